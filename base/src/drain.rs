@@ -5,6 +5,7 @@
 //!
 //! What a round does is the caller's. The time is bounded by rounds in which nothing leaves, not by a
 //! clock, so that simulated runs repeat.
+#![cfg(not(bowline_loom))]
 
 use std::time::Duration;
 
@@ -33,8 +34,8 @@ impl Drain {
         self.idle = if has_left { 0 } else { self.idle + 1 };
         if self.idle > SPINS + YIELDS + SLEEPS {
             tracing::warn!(
-                "messages for a peer that takes none are given up; call `Worker::drain` before a \
-                 worker is dropped"
+                "messages for a peer that takes none are given up; flush what was sent (in ucp by \
+                 `Worker::drain`) before the drop"
             );
             return false;
         }

@@ -6,7 +6,7 @@
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
 //! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), a value with a side door ([`gate`]), one with repeated work ([`repeat`]), the memory of a job ([`region`],
 //! [`job`]), doorbells ([`doorbell`]), the last rounds of what is dropped ([`drain`]), turns of threads
-//! that wait for one worker ([`turn`]), threads that run soon ([`prompt`]), generation-checked slabs ([`slab`]), counters
+//! that wait for one worker ([`turn`]), threads that run soon ([`short_slice`]), generation-checked slabs ([`slab`]), counters
 //! ([`mod@counters`]) and configuration ([`config`]).
 //!
 //! What is not: any protocol, any transport, any policy. Nothing here depends on another crate
@@ -24,12 +24,12 @@ pub mod error;
 pub mod gate;
 pub mod job;
 pub mod layout;
-pub mod prompt;
 pub mod region;
 pub mod repeat;
 pub mod ring;
 pub mod scatter;
 pub mod scmp;
+pub mod short_slice;
 pub mod slab;
 pub mod staging;
 pub mod sync;

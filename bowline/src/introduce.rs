@@ -4,8 +4,8 @@
 //! request is a connection of its own, proved with the secret that both sides must know, and closed
 //! once it was answered: by the client, and by the server if the client does not within
 //! `BOWLINE_TCP_HANDSHAKE_TIMEOUT`. A secret that people choose must be as hard to guess as a random one,
-//! since whoever reaches the listener is given a proof of it to try guesses on. What strangers may cost is bounded there: their number
-//! (`BOWLINE_TCP_STRANGERS`), the bytes they may send, and their time
+//! since whoever reaches the listener is given a proof of it to try guesses on. What unauthenticated peers may cost is bounded there: their number
+//! (`BOWLINE_TCP_HANDSHAKES`), the bytes they may send, and their time
 //! (`BOWLINE_TCP_HANDSHAKE_TIMEOUT`).
 
 use std::collections::{HashMap, VecDeque};

@@ -244,7 +244,7 @@ impl Drop for Running<'_> {
         let inner = &mut *self.worker.inner.borrow_mut();
         inner.engine.counters.am_received += 1;
         inner.engine.am_taken(from, self.bytes);
-        inner.engine.am_rooms.keep(std::mem::take(&mut self.arrival.payload));
+        inner.engine.am_buffers.release(std::mem::take(&mut self.arrival.payload));
         if let Some(rts) = self.arrival.remote.take() {
             inner.am_dropped(from, &rts, 0);
         }
@@ -323,7 +323,7 @@ impl Worker {
             None => {
                 let data = &payload[header as usize..];
                 inner.engine.receive_here(key, data);
-                inner.engine.am_rooms.keep(payload);
+                inner.engine.am_buffers.release(payload);
             }
         }
         Ok(RequestId(key))

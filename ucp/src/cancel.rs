@@ -3,7 +3,7 @@
 //! ```text
 //!   receive   posted ── withdrawn from the engine ──► Cancelled          matched: goes on
 //!   send      nothing posted ──► Cancelled
-//!             offered ── TAKE_BACK ─► receiver ── it waits there: ACK "cancelled" ──► Cancelled
+//!             offered ── SEND_CANCEL ─► receiver ── it waits there: ACK "cancelled" ──► Cancelled
 //!                                              ── it is matched: the match's own ACK ──► done
 //!             pieces under way: asked for once the last one is posted
 //!   active message, offered: as a send, and "it waits" means that its handler has neither begun to
@@ -95,7 +95,7 @@ impl Inner {
         };
         // A peer of an older version does not know the question: the send goes on.
         if self.engine.peers[peer as usize].address.features & SEND_CANCEL != 0 {
-            self.control(peer, wire::TAKE_BACK, [first, second], &key.to_wire().to_le_bytes());
+            self.control(peer, wire::SEND_CANCEL, [first, second], &key.to_wire().to_le_bytes());
         }
     }
 }

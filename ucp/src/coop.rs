@@ -6,11 +6,11 @@
 //!
 //! ```text
 //!   receiver                                             sender
-//!   RTS matched ── HELP (buffer, cursor, piece) ───────► helps when it comes by
+//!   RTS matched ── COOP_REQ (buffer, cursor, piece) ───────► helps when it comes by
 //!   claims from the front, reads                         claims from the back, writes
 //!   nothing left to claim                                nothing left to claim
 //!     all that the sender claimed is written: done
-//!     else waits for HELPED ◄──────────── HELPED (pieces written), always exactly one
+//!     else waits for COOP_FIN ◄──────────── COOP_FIN (pieces written), always exactly one
 //!   reads what was claimed and not written; ACK ───────► done
 //! ```
 //! Rules.
@@ -18,13 +18,13 @@
 //! 1. *The cursor* ([`Cursor`]) is one word in memory of the receiver's that both sides map. A piece is
 //!    copied only by whoever claimed it. Nobody waits for the other to claim.
 //! 2. The sender writes into the receiver's buffer between a claim and its count of pieces done, or
-//!    its HELPED. So the receiver completes when all is claimed and the sender has done what it
+//!    its COOP_FIN. So the receiver completes when all is claimed and the sender has done what it
 //!    claimed; and a buffer into which the sender may be writing is not given back, whatever else
-//!    has failed, before that, HELPED or the sender's death. A sender that sees, after a piece,
-//!    that all is claimed sends HELPED at once: if it goes away to compute, nobody waits for it.
+//!    has failed, before that, COOP_FIN or the sender's death. A sender that sees, after a piece,
+//!    that all is claimed sends COOP_FIN at once: if it goes away to compute, nobody waits for it.
 //! 3. The sender need not come: the receiver goes on alone. Whoever is refused by the transport
-//!    leaves; the sender says in HELPED how far it came, and the receiver does the rest.
-//! 4. A cursor is used for the next message only after HELPED, or the sender's death.
+//!    leaves; the sender says in COOP_FIN how far it came, and the receiver does the rest.
+//! 4. A cursor is used for the next message only after COOP_FIN, or the sender's death.
 //! 5. With several messages under way the receiver works at the oldest and the sender at the
 //!    newest, so that each has messages of its own until one is left.
 //!
@@ -48,7 +48,7 @@ use crate::lanes::Lane;
 use crate::loan;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Fetch, Request, Requests};
-use crate::wire::{self, Offer};
+use crate::wire::{self, CoopRequest};
 use crate::worker::Inner;
 
 pub(crate) use help::Help;
@@ -166,19 +166,20 @@ impl Inner {
             }
         }
         let piece = (wanted / PIECES).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096);
-        let mut offer = Offer { address, wanted, piece, cursor: word, ..Offer::EMPTY };
-        (offer.rkey, offer.rkey_len) = packed;
+        let mut coop_request =
+            CoopRequest { address, wanted, piece, cursor: word, ..CoopRequest::EMPTY };
+        (coop_request.rkey, coop_request.rkey_len) = packed;
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
-        let (stage, pieces) = (Stage::Claiming, offer.pieces());
+        let (stage, pieces) = (Stage::Claiming, coop_request.pieces());
         let (rest, failed, seen_back) = (0..0, None, turn::NO_TURN);
         let left_to_sender = false;
         fetch.lent = lent;
         fetch.share =
             Some(Share { cursor, piece, pieces, rest, stage, failed, seen_back, left_to_sender });
         let request = fetch.rts.request;
-        let mut payload = [0; Offer::FIXED + wire::MAX_RKEY];
-        let n = offer.pack(&mut payload);
-        self.control(index, wire::HELP, [request, key.to_wire()], &payload[..n]);
+        let mut payload = [0; CoopRequest::FIXED + wire::MAX_RKEY];
+        let n = coop_request.pack(&mut payload);
+        self.control(index, wire::COOP_REQ, [request, key.to_wire()], &payload[..n]);
         self.engine.counters.shared += 1;
         self.queue_share(key, false);
         true
@@ -344,7 +345,7 @@ impl Drop for Inner {
         if let Some(report) = self.at_end.0.take() {
             report(&self.engine.counters);
         }
-        self.leak_landings();
+        self.leak_open_buffers();
         while let Some(key) = self.engine.any_shared() {
             let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
             let Some(share) = fetch.share.take() else { return };
@@ -399,7 +400,7 @@ impl Engine {
     pub(crate) fn fail_shares(&mut self, index: PeerIndex, how: PeerFailure) {
         let shared = |request: &Request| match &request.body {
             Body::Receive(receive) if !request.done => {
-                let written = |f: &Fetch| f.share.is_some() || f.landing.is_some();
+                let written = |f: &Fetch| f.share.is_some() || f.open_buffer.is_some();
                 receive.fetch.as_ref().is_some_and(|f| f.peer == index && written(f))
             }
             _ => false,

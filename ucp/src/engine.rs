@@ -16,17 +16,17 @@ use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
 use crate::action::{Action, Actions};
 use crate::am::Delivery;
+use crate::buffer_pool::BufferPool;
 use crate::completion::CompletionHandler;
 use crate::direct::Direct;
 use crate::emulate::Emulation;
 use crate::error::OpError;
 use crate::in_place::InPlace;
 use crate::peer::{BARRED, NOBODY, Peer, PeerIndex};
-use crate::put::Landing;
+use crate::put::OpenBuffer;
 use crate::request::{Body, Receive, Request, RequestId, Requests, SendPhase, Status};
 use crate::reuse::Places;
 use crate::rndv::RndvKind;
-use crate::rooms::Rooms;
 use crate::rtr::Announcer;
 use crate::settings::Options;
 use crate::space::{Lost, Spaces};
@@ -134,10 +134,10 @@ pub(crate) struct Engine {
     pub(crate) set_aside: usize,
     /// Handlers of active messages that are called while these arrive.
     pub(crate) in_place: InPlace,
-    /// Where the payloads of active messages in it lie.
-    pub(crate) am_rooms: Rooms,
-    /// Where bytes of streams lie that no receive waits for.
-    pub(crate) stream_rooms: Rooms,
+    /// Payloads of active messages in the inbox.
+    pub(crate) am_buffers: BufferPool,
+    /// Bytes of streams that no receive waits for.
+    pub(crate) stream_buffers: BufferPool,
     /// What is to be called when a request is complete, by the request's place.
     pub(crate) callbacks: Vec<Option<(Key, CompletionHandler)>>,
     /// Peers whose endpoints are being closed here, until our DISCONNECT is queued.
@@ -182,8 +182,8 @@ impl Engine {
             set_aside: 0,
             in_place: InPlace::default(),
             // What one message of a transport holds, as a rule, and as many as one look brings.
-            am_rooms: Rooms::new(64, 16 << 10),
-            stream_rooms: Rooms::new(8, 128 << 10),
+            am_buffers: BufferPool::new(64, 16 << 10),
+            stream_buffers: BufferPool::new(8, 128 << 10),
             callbacks: Vec::new(),
             closings: Vec::new(),
             counters: Counters::default(),
@@ -281,7 +281,7 @@ impl Engine {
             }
             Body::Receive(Receive { fetch: fetch @ Some(_), .. }) => {
                 let fetch = fetch.take().expect("matched as there");
-                if let Some(Landing { lane, memory: Some(memory) }) = fetch.landing {
+                if let Some(OpenBuffer { lane, memory: Some(memory) }) = fetch.open_buffer {
                     self.actions.push(Action::Withdraw { lane, memory });
                 }
                 if let Some(memory) = fetch.lent {

@@ -202,7 +202,7 @@ impl Inner {
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
         if let Some(share) = &mut fetch.share {
             share.fail(OpError::Cancelled);
-        } else if fetch.landing.is_some() {
+        } else if fetch.open_buffer.is_some() {
             fetch.ended = Some(OpError::Cancelled);
         } else if fetch.in_flight == 0 {
             let _ = self.end_fetch(key);

@@ -136,9 +136,9 @@ impl Protocol {
         matches!(self, Self::RndvGet | Self::RndvShared | Self::RndvCopy)
     }
 
-    /// What it would cost at this site; `None` when it cannot be used for `op` there.
-    fn candidate(self, op: Op, site: &Site<'_>) -> Option<Candidate<Self>> {
-        let Site { caps, limits, costs, conditions } = site;
+    /// What it would cost at this context; `None` when it cannot be used for `op` there.
+    fn candidate(self, op: Op, context: &SelectionContext<'_>) -> Option<Candidate<Self>> {
+        let SelectionContext { caps, limits, costs, conditions } = context;
         let eager_end = conditions.rndv_threshold.unwrap_or(u64::MAX);
         let rndv_start = match conditions.rndv_threshold {
             _ if op == Op::Fetch => 0,
@@ -301,7 +301,7 @@ pub struct Conditions {
 
 /// What a choice depends on.
 #[derive(Clone, Copy, Debug)]
-struct Site<'a> {
+struct SelectionContext<'a> {
     caps: Caps,
     limits: Limits,
     costs: &'a TransportCosts,
@@ -320,9 +320,9 @@ pub struct Table {
 impl Table {
     /// The cheapest protocol for each size. Sizes that no protocol can carry are in no range.
     pub fn new(op: Op, attr: &IfaceAttr, costs: &TransportCosts, conditions: Conditions) -> Self {
-        let site = Site { caps: attr.caps, limits: attr.limits, costs, conditions };
+        let context = SelectionContext { caps: attr.caps, limits: attr.limits, costs, conditions };
         let all = Protocol::ALL.iter();
-        let able: Vec<_> = all.filter_map(|protocol| protocol.candidate(op, &site)).collect();
+        let able: Vec<_> = all.filter_map(|protocol| protocol.candidate(op, &context)).collect();
         Self { ranges: cheapest(&able) }
     }
 

@@ -3,17 +3,17 @@
 //!
 //! ```text
 //!   receiver                                           sender
-//!   RTS matched: buffer opened ── PUT (landing) ─────► Putting: pieces, then a flush
+//!   RTS matched: buffer opened ── PUT (target buffer) ─────► Putting: pieces, then a flush
 //!                                                      everything is visible
 //!   complete        ◄───────── PUT_DONE, outcome 0 ──  complete
 //!   next best kind  ◄───────── PUT_DONE, outcome 1 ──  Offered again: it was refused
 //! ```
 //! Rules.
 //!
-//! 1. *The landing* is the receive's buffer, lent to the writes of peers, or named by its address
+//! 1. *The target buffer* is the receive's buffer, lent to the writes of peers, or named by its address
 //!    alone where the transport's puts reach all memory. It is closed by the sender's PUT_DONE. A
 //!    sender says that only when nothing of it is under way, whether or not it was refused.
-//! 2. A receive whose landing is open ends before that only if nobody can write any more: the peer is
+//! 2. A receive whose buffer is open ends before that only if nobody can write any more: the peer is
 //!    dead or has closed; or it failed otherwise and the lent memory was taken back, which a
 //!    transport guarantees to shut it. Memory that is open by its address alone waits for the
 //!    peer's end.
@@ -43,14 +43,14 @@ use crate::worker::Inner;
 
 /// A receive's buffer, open to its sender's writes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Landing {
+pub(crate) struct OpenBuffer {
     /// The lane over which it is open.
     pub(crate) lane: u32,
     /// Its handle there; none where puts reach all memory, lent or not.
     pub(crate) memory: Option<MemHandle>,
 }
 
-impl Landing {
+impl OpenBuffer {
     /// Rule 2: whether it is shut once its peer has failed in this way and the memory is taken back.
     pub(crate) const fn is_shut_by(&self, how: PeerFailure) -> bool {
         self.memory.is_some() || writes_no_more(how)
@@ -62,8 +62,8 @@ impl Landing {
 pub(crate) struct Put {
     /// The receive.
     pub(crate) remote: u64,
-    pub(crate) landing: wire::Landing,
-    /// Key of the landing, once it was opened.
+    pub(crate) target: wire::TargetBuffer,
+    /// Key of the target buffer, once it was opened.
     pub(crate) rkey: Option<RkeyId>,
     /// Bytes handed to the transport.
     pub(crate) posted: u64,
@@ -76,16 +76,8 @@ pub(crate) struct Put {
 }
 
 impl Put {
-    pub(crate) const fn new(remote: u64, landing: wire::Landing) -> Self {
-        Self {
-            remote,
-            landing,
-            rkey: None,
-            posted: 0,
-            in_flight: 0,
-            flushed: false,
-            refused: false,
-        }
+    pub(crate) const fn new(remote: u64, target: wire::TargetBuffer) -> Self {
+        Self { remote, target, rkey: None, posted: 0, in_flight: 0, flushed: false, refused: false }
     }
 }
 
@@ -102,19 +94,19 @@ enum Step {
 
 impl Inner {
     /// Opens the buffer of a receive to the writes of `index`. None: it cannot be.
-    pub(crate) fn open_landing(
+    pub(crate) fn open_buffer(
         &mut self,
         index: PeerIndex,
         buffer: &mut RecvBuf,
         wanted: u64,
-    ) -> Option<(Landing, wire::Landing)> {
+    ) -> Option<(OpenBuffer, wire::TargetBuffer)> {
         let lane = self.engine.peers[index as usize].lane;
         let iface = &mut *self.lanes[lane as usize].iface;
-        let mut landing =
-            wire::Landing { address: buffer.address(), wanted, ..wire::Landing::EMPTY };
+        let mut target =
+            wire::TargetBuffer { address: buffer.address(), wanted, ..wire::TargetBuffer::EMPTY };
         let caps = iface.attr().caps;
         if reaches_all(caps) && !caps.contains(Caps::LENT_ONLY) {
-            return Some((Landing { lane, memory: None }, landing));
+            return Some((OpenBuffer { lane, memory: None }, target));
         }
         let all = loan::of_recv(buffer, 0, wanted as usize)?;
         let memory = match iface.mem_lend(all) {
@@ -126,13 +118,13 @@ impl Inner {
         };
         if reaches_all(caps) {
             // It is found by its address.
-            return Some((Landing { lane, memory: Some(memory) }, landing));
+            return Some((OpenBuffer { lane, memory: Some(memory) }, target));
         }
         match iface.rkey_pack(memory) {
             Ok(key) if key.len() <= MAX_RKEY => {
-                landing.rkey[..key.len()].copy_from_slice(&key);
-                landing.rkey_len = key.len() as u8;
-                Some((Landing { lane, memory: Some(memory) }, landing))
+                target.rkey[..key.len()].copy_from_slice(&key);
+                target.rkey_len = key.len() as u8;
+                Some((OpenBuffer { lane, memory: Some(memory) }, target))
             }
             _ => {
                 drop(iface.mem_release(memory));
@@ -149,15 +141,15 @@ impl Inner {
         };
         let (index, wanted, sender) = (fetch.peer, fetch.wanted, fetch.rts.request);
         let mut buffer = std::mem::replace(buffer, RecvBuf::empty());
-        let opened = self.open_landing(index, &mut buffer, wanted);
+        let opened = self.open_buffer(index, &mut buffer, wanted);
         let Some(request) = self.engine.requests.get_mut(key) else { return true };
         let Body::Receive(receive) = &mut request.body else { return true };
         receive.buffer = buffer;
-        let (Some(fetch), Some((landing, on_wire))) = (receive.fetch.as_mut(), opened) else {
+        let (Some(fetch), Some((open, on_wire))) = (receive.fetch.as_mut(), opened) else {
             return false;
         };
-        fetch.landing = Some(landing);
-        let mut payload = [0; wire::Landing::FIXED + MAX_RKEY];
+        fetch.open_buffer = Some(open);
+        let mut payload = [0; wire::TargetBuffer::FIXED + MAX_RKEY];
         let n = on_wire.pack(&mut payload);
         self.control(index, wire::PUT, [sender, key.to_wire()], &payload[..n]);
         if let Some(how) = self.engine.peers[index as usize].failure() {
@@ -186,14 +178,14 @@ impl Inner {
             return if put.in_flight > 0 { Step::Wait } else { Step::Failed(how) };
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
-        let rkey = if put.landing.rkey_len == 0 {
+        let rkey = if put.target.rkey_len == 0 {
             if peer.reach.is_none() {
                 peer.reach = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
             }
             peer.reach
         } else {
             if put.rkey.is_none() && !put.refused {
-                put.rkey = lane.rkey_unpack(peer.ep, put.landing.key()).ok();
+                put.rkey = lane.rkey_unpack(peer.ep, put.target.key()).ok();
             }
             put.rkey
         };
@@ -204,13 +196,13 @@ impl Inner {
         let attr = lane.attr();
         let limit = if reaches_all(attr.caps) { SEGMENT } else { attr.limits.put.max_zcopy as u64 };
         let most = attr.limits.put.max_iov.clamp(1, RUNS);
-        while put.posted < put.landing.wanted && !put.refused {
-            let length = (put.landing.wanted - put.posted).min(limit.max(1));
+        while put.posted < put.target.wanted && !put.refused {
+            let length = (put.target.wanted - put.posted).min(limit.max(1));
             let mut runs = [LocalSlice::EMPTY; RUNS];
             let from = &mut runs[..most];
             let (count, length) =
                 loan::runs_of_send(buffer, put.posted as usize, length as usize, from);
-            let address = put.landing.address.checked_add(put.posted);
+            let address = put.target.address.checked_add(put.posted);
             let (Some(address), true) = (address, length > 0) else {
                 put.refused = true;
                 break;
@@ -219,7 +211,7 @@ impl Inner {
             match lane.put_zcopy(peer.ep, from, RemoteSlice { address, rkey }, token(key)) {
                 Ok(Posted::Done) => {
                     put.posted += length;
-                    if put.posted < put.landing.wanted {
+                    if put.posted < put.target.wanted {
                         return Step::Again;
                     }
                 }
@@ -279,23 +271,23 @@ impl Inner {
 
     /// Rule 2, when the worker itself ends: buffers that are open by their address alone are leaked,
     /// unless they are somebody else's, who has waited then. Lent ones are shut by their lanes.
-    pub(crate) fn leak_landings(&mut self) {
+    pub(crate) fn leak_open_buffers(&mut self) {
         let peers = &self.engine.peers;
-        let open = |landing: &Option<Landing>, peer: PeerIndex| {
+        let open = |buffer: &Option<OpenBuffer>, peer: PeerIndex| {
             let how = peers.get(peer as usize).and_then(|peer| peer.failure());
-            landing.is_some_and(|l| l.memory.is_none()) && !how.is_some_and(writes_no_more)
+            buffer.is_some_and(|open| open.memory.is_none()) && !how.is_some_and(writes_no_more)
         };
         let keys: Vec<Key> = self.engine.requests.iter().map(|(key, _)| key).collect();
         for key in keys {
             let request = self.engine.requests.get_mut(key);
             if let Some(Body::Announced(announced)) = request.map(|request| &mut request.body)
-                && open(&Some(announced.landing), announced.peer)
+                && open(&Some(announced.open_buffer), announced.peer)
             {
                 let buffer = &mut announced.receive.buffer;
                 std::mem::forget(std::mem::replace(buffer, RecvBuf::empty()));
             }
             if let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key)
-                && open(&fetch.landing, fetch.peer)
+                && open(&fetch.open_buffer, fetch.peer)
             {
                 std::mem::forget(std::mem::replace(buffer, RecvBuf::empty()));
             }
@@ -319,21 +311,21 @@ impl Engine {
         header: &AmHeader,
         payload: View<'_>,
     ) -> Option<()> {
-        let mut bytes = [0; wire::Landing::FIXED + MAX_RKEY];
+        let mut bytes = [0; wire::TargetBuffer::FIXED + MAX_RKEY];
         if payload.len() > bytes.len() {
             return None;
         }
         let n = payload.copy_out(&mut bytes);
-        let landing = wire::Landing::parse(&bytes[..n])?;
+        let target = wire::TargetBuffer::parse(&bytes[..n])?;
         let key = Key::from_wire(header[0]);
         let request = self.requests.get_mut(key).filter(|request| !request.done)?;
         let Body::Send(send) = &mut request.body else { return None };
         let offered = send.phase == SendPhase::Offered && send.rendezvous && send.help.is_none();
-        if send.peer != peer || !offered || landing.wanted > send.buffer.len() as u64 {
+        if send.peer != peer || !offered || target.wanted > send.buffer.len() as u64 {
             return None;
         }
         send.phase = SendPhase::Putting;
-        send.put = Some(Box::new(Put::new(header[1], landing)));
+        send.put = Some(Box::new(Put::new(header[1], target)));
         self.actions.push(Action::Put(key));
         Some(())
     }
@@ -351,14 +343,14 @@ impl Engine {
         if fetch.peer != peer {
             return None;
         }
-        let landing = fetch.landing.take()?;
+        let open = fetch.open_buffer.take()?;
         let ended = fetch.ended;
         // A message that was not offered cannot be read.
         let readable = fetch.rts.is_readable();
         fetch.kind = if readable { None } else { Some(RndvKind::Copy) };
         let sender = fetch.rts.request;
-        if let Some(memory) = landing.memory {
-            self.actions.push(Action::Withdraw { lane: landing.lane, memory });
+        if let Some(memory) = open.memory {
+            self.actions.push(Action::Withdraw { lane: open.lane, memory });
         }
         if let Some(error) = ended {
             if refused {

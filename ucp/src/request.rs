@@ -25,7 +25,7 @@ use crate::error::{OpError, ReceiveError};
 use crate::matching::{Envelope, ItemId};
 use crate::one_sided::Task;
 use crate::peer::{NOBODY, PeerIndex};
-use crate::put::{Landing, Put};
+use crate::put::{OpenBuffer, Put};
 use crate::rndv::RndvKind;
 use crate::rtr::Announced;
 use crate::stream::StreamReceive;
@@ -92,7 +92,7 @@ pub(crate) struct Fetch {
     /// The protocol that was chosen for it.
     pub(crate) kind: Option<RndvKind>,
     /// The buffer is open to the sender's writes.
-    pub(crate) landing: Option<Landing>,
+    pub(crate) open_buffer: Option<OpenBuffer>,
     /// The receive has failed otherwise, and ends when nobody writes to its buffer any more.
     pub(crate) ended: Option<OpError>,
 }
@@ -115,7 +115,7 @@ impl Fetch {
         share: None,
         lent: None,
         kind: None,
-        landing: None,
+        open_buffer: None,
         ended: None,
     };
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   receiver                                            sender
-//!   receive posted ── RTR (want, landing, seen) ──────► declined, or kept as an offer
+//!   receive posted ── RTR (want, buffer, seen)  ──────► declined, or kept as an offer
 //!                                                       a send that fits takes the first offer:
 //!   matched  ◄─────────────── TAKEN (length) ─────────   writes the message
 //!   complete ◄─────────────── PUT_DONE ───────────────   complete

@@ -28,10 +28,10 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 
+use crate::buffer_pool::BufferPool;
 use crate::error::OpError;
 use crate::peer::PeerIndex;
 use crate::request::RequestId;
-use crate::rooms::Rooms;
 use crate::wire::Rts;
 
 pub(crate) use post::{Pieces, post_pieces};
@@ -151,7 +151,7 @@ impl Stream {
         mut count: usize,
         buffer: &mut RecvBuf,
         mut at: usize,
-        rooms: &mut Rooms,
+        pool: &mut BufferPool,
     ) -> usize {
         let mut unasked = 0;
         while count > 0 {
@@ -164,7 +164,7 @@ impl Stream {
             if *from == bytes.len()
                 && let Some(Chunk::Here { bytes, .. }) = self.chunks.pop_front()
             {
-                rooms.keep(bytes);
+                pool.release(bytes);
             }
         }
         unasked
@@ -184,7 +184,7 @@ impl Stream {
         (unasked, envelopes)
     }
 
-    fn add(&mut self, data: View<'_>, rooms: &mut Rooms) {
+    fn add(&mut self, data: View<'_>, pool: &mut BufferPool) {
         if data.is_empty() {
             return;
         }
@@ -195,7 +195,7 @@ impl Stream {
             data.append_to(bytes);
             return;
         }
-        self.chunks.push_back(Chunk::Here { bytes: rooms.filled(data), from: 0, eager: true });
+        self.chunks.push_back(Chunk::Here { bytes: pool.copy_in(data), from: 0, eager: true });
     }
 
     /// Whether some of it is being read.

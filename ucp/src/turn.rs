@@ -45,7 +45,7 @@ use crate::proto::Protocol;
 use crate::request::{Body, Fetch};
 use crate::waits::Waits;
 use crate::wakeup::Nap;
-use crate::wire::{self, Offer};
+use crate::wire::{self, CoopRequest};
 use crate::worker::{Inner, Worker};
 
 /// Boxes of each kind that are kept ready.
@@ -271,7 +271,7 @@ impl Attendance {
             self.helps.push(Box::new(Help::NONE));
         }
         while self.payloads.len() < READY {
-            self.payloads.push(Vec::with_capacity(Offer::FIXED + wire::MAX_RKEY));
+            self.payloads.push(Vec::with_capacity(CoopRequest::FIXED + wire::MAX_RKEY));
         }
     }
 }

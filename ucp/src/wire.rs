@@ -36,11 +36,11 @@ pub(crate) const AM: AmId = AmId::new(10);
 pub(crate) const AM_FIRST: AmId = AmId::new(11);
 
 /// The receiver reads a message and asks its sender to help. Words: sender's request, receiver's
-/// request. Payload: [`Offer`].
-pub(crate) const HELP: AmId = AmId::new(12);
+/// request. Payload: [`CoopRequest`].
+pub(crate) const COOP_REQ: AmId = AmId::new(12);
 /// The sender has left a message that it was asked to help with. Words: receiver's request, pieces
 /// written from the back.
-pub(crate) const HELPED: AmId = AmId::new(13);
+pub(crate) const COOP_FIN: AmId = AmId::new(13);
 /// Envelope of a user's active message whose data the receiver fetches. Words: [`AmEnvelope`].
 /// Payload: [`Rts`], header.
 pub(crate) const AM_RTS: AmId = AmId::new(14);
@@ -51,10 +51,10 @@ pub(crate) const STREAM_RTS: AmId = AmId::new(17);
 /// A sender wants a message back that waits for its receive. Words: the message's envelope.
 /// Payload: request u64. The ACK of the message is the answer: [`CANCELLED`], or that of the match
 /// that came first.
-pub(crate) const TAKE_BACK: AmId = AmId::new(16);
+pub(crate) const SEND_CANCEL: AmId = AmId::new(16);
 
 /// The receiver of an offered message asks its sender to write it. Words: sender's request,
-/// receiver's request. Payload: [`Landing`].
+/// receiver's request. Payload: [`TargetBuffer`].
 pub(crate) const PUT: AmId = AmId::new(23);
 /// The sender writes no more. Words: receiver's request; 0 when all is written, 1 when it was
 /// refused.
@@ -230,10 +230,10 @@ impl Rts {
     }
 }
 
-/// Payload of HELP: where the message goes, and how it is shared. 32 bytes and the key of the
+/// Payload of COOP_REQ: where the message goes, and how it is shared. 32 bytes and the key of the
 /// cursor's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Offer {
+pub(crate) struct CoopRequest {
     /// Where the receiver's buffer is.
     pub(crate) address: u64,
     /// Bytes that it takes of the message.
@@ -248,7 +248,7 @@ pub(crate) struct Offer {
     pub(crate) rkey_len: u8,
 }
 
-impl Offer {
+impl CoopRequest {
     pub(crate) const FIXED: usize = 32;
 
     pub(crate) const EMPTY: Self =
@@ -366,7 +366,7 @@ impl Remote {
 /// Payload of PUT: where a message is to be written. 16 bytes and the key of the memory, none where
 /// the transport's puts reach all memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Landing {
+pub(crate) struct TargetBuffer {
     /// Where the receiver's buffer is.
     pub(crate) address: u64,
     /// Bytes that it takes of the message.
@@ -377,7 +377,7 @@ pub(crate) struct Landing {
     pub(crate) rkey_len: u8,
 }
 
-impl Landing {
+impl TargetBuffer {
     pub(crate) const FIXED: usize = 16;
 
     pub(crate) const EMPTY: Self = Self { address: 0, wanted: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };

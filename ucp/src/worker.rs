@@ -40,9 +40,6 @@ use crate::wire;
 
 pub(crate) use waiting::Waiting;
 
-/// What every lane of a worker has.
-const MESSAGES: Caps = Caps::AM_SHORT.union(Caps::AM_BCOPY).union(Caps::AM_ORDERED);
-
 /// Looks of [`Worker::yield_until`] between two progress calls.
 const PROGRESS_EVERY: u32 = 16;
 
@@ -151,7 +148,7 @@ impl Worker {
         let mut addresses = Vec::new();
         for iface in parts.lanes {
             let attr = iface.attr();
-            if !attr.caps.contains(MESSAGES) {
+            if !attr.caps.contains(Caps::MESSAGES) {
                 return Err(WorkerError::NoActiveMessages { transport: attr.provider });
             }
             addresses

@@ -118,6 +118,11 @@ pub struct OpLimits {
     pub opt_align: usize,
 }
 
+impl Caps {
+    /// What an interface has that carries messages by itself, as every lane of a worker does.
+    pub const MESSAGES: Self = Self::AM_SHORT.union(Self::AM_BCOPY).union(Self::AM_ORDERED);
+}
+
 /// Limits by class of operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {

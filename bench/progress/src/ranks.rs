@@ -13,6 +13,7 @@ use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_bench::DelayedNetwork;
+use bowline_receive_queue::with_messages;
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Carrier, CarrierOptions};
 use bowline_ucp::{Worker, WorkerParts};
@@ -171,12 +172,13 @@ fn join(
             };
             // Behind the card, which may be anywhere, and before a helper, which stays with its rank.
             bind(rank as usize);
+            let uid = job.node_id() ^ u64::from(rank + 1);
             let worker = Worker::new(WorkerParts {
                 job: job.id(),
                 rank,
                 incarnation: 0,
-                uid: job.node_id() ^ u64::from(rank + 1),
-                lanes: vec![lane],
+                uid,
+                lanes: vec![with_messages(lane, config, uid)?],
                 waiter: Box::new(waiter),
                 failures: None,
                 config: config.clone(),

@@ -33,7 +33,7 @@ impl Helper {
         let thread = std::thread::Builder::new()
             .name("bowline progress".to_owned())
             .spawn(move || {
-                bowline_base::prompt::be_prompt();
+                bowline_base::short_slice::request();
                 // Ranks would wait for its news for ever.
                 let guard = EndsProcess;
                 run(&door, &stopped);

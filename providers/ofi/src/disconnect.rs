@@ -22,7 +22,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 use rustix::net::{Shutdown, getpeername, getsockname};
 
-use crate::cable;
+use crate::link_check;
 
 /// The two ends of a connection, ours first.
 pub(crate) type Ends = (SocketAddr, SocketAddr);
@@ -86,7 +86,7 @@ impl Which {
                 Err(error) => return Err(error.into()),
             };
             let Some(ends) = ends(own.as_fd()).filter(|ends| self.matches(*ends)) else { continue };
-            if !cable::is_tcp(own.as_fd()) {
+            if !link_check::is_tcp(own.as_fd()) {
                 continue;
             }
             // One that has ended meanwhile needs no end.

@@ -1,6 +1,6 @@
 //! Peers that die, close, cannot be reached or write nonsense.
 //!
-//! **How a death is noticed.** On the same host by the peer's process (`life`), whatever the
+//! **How a death is noticed.** On the same host by the peer's process (`liveness`), whatever the
 //! provider. On another host, or in another network of this one, by what libfabric reports: an
 //! operation under way that fails, as connected transports (tcp, verbs) do when the connection
 //! breaks. A peer that is merely waited for has no operation under way, so a connected transport
@@ -10,7 +10,7 @@
 //! when it lasts for BOWLINE_OFI_LOST_AFTER while nothing else is under way to the peer, since then
 //! nothing but a broken connection can be in the way. A connection that is not broken but silent,
 //! as after a pulled cable, is not reported by libfabric for a quarter of an hour; so the kernel is
-//! asked (`cable`), and a host that has acknowledged nothing for BOWLINE_OFI_LOST_AFTER is lost. A
+//! asked (`link_check`), and a host that has acknowledged nothing for BOWLINE_OFI_LOST_AFTER is lost. A
 //! datagram provider (`udp;ofi_rxd`) takes the message and reports nothing, and neither does this
 //! transport then.
 //!
@@ -44,7 +44,7 @@ use bowline_uct::{EpId, PeerFailure, PostError, Source, Token};
 use libfabric_sys as sys;
 
 use crate::iface::{Event, OfiIface};
-use crate::life::{Life, State as LifeState};
+use crate::liveness::{Liveness, State as LivenessState};
 use crate::net::Failure;
 use crate::peer::{Health, Peer, State, Work};
 
@@ -73,10 +73,10 @@ impl OfiIface {
 
     /// How a peer failed to which an operation failed.
     fn how(&self, peer: u32) -> PeerFailure {
-        match self.peers[peer as usize].life.state() {
-            LifeState::Dead => PeerFailure::Died,
-            LifeState::Closed => PeerFailure::Closed,
-            LifeState::Lives => PeerFailure::Unreachable,
+        match self.peers[peer as usize].liveness.state() {
+            LivenessState::Dead => PeerFailure::Died,
+            LivenessState::Closed => PeerFailure::Closed,
+            LivenessState::Lives => PeerFailure::Unreachable,
         }
     }
 
@@ -194,7 +194,7 @@ impl OfiIface {
             };
             *quiet += u32::from(empty);
             let (how, quiet, since, next) = (*how, *quiet, *since, *next);
-            let gone = peer.life.state() != LifeState::Lives;
+            let gone = peer.liveness.state() != LivenessState::Lives;
             let (now, waited) = (Instant::now(), since.elapsed());
             let silent = quiet >= SILENT && waited >= SILENT_FOR;
             let over = if gone && peer.under_way == 0 {
@@ -248,7 +248,7 @@ impl OfiIface {
         peer.health = Health::Failed(how);
         let waiters = peer.flushes.abandon();
         let ep = peer.ep;
-        self.watch.remove(&peer.life);
+        self.watch.remove(&peer.liveness);
         self.here.retain(|&here| here != index);
         for waiter in waiters {
             self.flushed(waiter, Err(how));
@@ -310,11 +310,11 @@ impl OfiIface {
         let mut place = 0;
         while let Some(&index) = self.here.get(place) {
             place += 1;
-            match self.peers[index as usize].life.state() {
-                LifeState::Lives => {}
+            match self.peers[index as usize].liveness.state() {
+                LivenessState::Lives => {}
                 // Its last messages are still waited for.
-                LifeState::Closed => self.fail_peer(index, PeerFailure::Closed),
-                LifeState::Dead => self.fail_peer(index, PeerFailure::Died),
+                LivenessState::Closed => self.fail_peer(index, PeerFailure::Closed),
+                LivenessState::Dead => self.fail_peer(index, PeerFailure::Died),
             }
         }
     }
@@ -323,7 +323,7 @@ impl OfiIface {
     pub(crate) fn look_at_the_far(&mut self) {
         while let Some(index) = self.watch.ended() {
             let Some(peer) = self.peers.get(index as usize) else { return };
-            self.watch.remove(&peer.life);
+            self.watch.remove(&peer.liveness);
             self.fail_peer(index, PeerFailure::Died);
         }
         if !self.unwatched.is_empty() {
@@ -342,15 +342,19 @@ impl OfiIface {
     fn watch_the_unwatched(&mut self) {
         while let Some(&index) = self.unwatched.last() {
             let peer = &mut self.peers[index as usize];
-            if let Life::Unwatched(there) = peer.life
+            if let Liveness::Unwatched(there) = peer.liveness
                 && peer.is_well()
             {
-                let life = Life::watch(&self.home, &there, peer.instance).unwrap_or(Life::Ended);
-                if matches!(life, Life::Unwatched(_)) || self.watch.add(index, &life).is_err() {
+                let liveness =
+                    Liveness::watch(&self.home, &there, peer.instance).unwrap_or(Liveness::Ended);
+                if matches!(liveness, Liveness::Unwatched(_))
+                    || self.watch.add(index, &liveness).is_err()
+                {
                     return;
                 }
-                let (ended, far) = (matches!(life, Life::Ended), matches!(life, Life::Far));
-                peer.life = life;
+                let (ended, far) =
+                    (matches!(liveness, Liveness::Ended), matches!(liveness, Liveness::Far));
+                peer.liveness = liveness;
                 if far && !peer.asked {
                     peer.asked = true;
                     self.asked_peers += 1;
@@ -400,7 +404,7 @@ impl OfiIface {
         if hosts.is_empty() {
             return;
         }
-        let silent = self.cables.silent(&hosts, self.lost_after);
+        let silent = self.link_checks.silent(&hosts, self.lost_after);
         for index in 0..self.peers.len() {
             let peer = &self.peers[index];
             if peer.asked && peer.at.is_some_and(|at| silent.contains(&at.ip())) {

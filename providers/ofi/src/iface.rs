@@ -12,9 +12,9 @@ use bowline_uct::{
 
 use crate::addr::{Address, Home, new_instance, stays_here};
 use crate::buffers::Buffers;
-use crate::cable::Cables;
 use crate::info::{Offers, Traits};
-use crate::life::{Life, Presence, Watch};
+use crate::link_check::LinkChecks;
+use crate::liveness::{Liveness, Presence, Watch};
 use crate::md::{Memories, Rkey};
 use crate::net::{MAX_PIECES, Net, Remote};
 use crate::options::{Atomics, OfiOptions};
@@ -147,7 +147,7 @@ pub struct OfiIface {
     pub(crate) here: Vec<u32>,
     /// Those that are asked now and then whether they are still there.
     pub(crate) asked_peers: u32,
-    pub(crate) cables: Cables,
+    pub(crate) link_checks: LinkChecks,
     pub(crate) cables_next: Instant,
     pub(crate) lost_after: std::time::Duration,
     pub(crate) ask_next: Instant,
@@ -286,7 +286,7 @@ impl OfiIface {
             greetings: Vec::new(),
             here: Vec::new(),
             asked_peers: 0,
-            cables: Cables::default(),
+            link_checks: LinkChecks::default(),
             cables_next: Instant::now(),
             lost_after: options.lost_after,
             ask_next: Instant::now() + crate::failure::ASK_FIRST,
@@ -353,20 +353,23 @@ impl OfiIface {
         Ok(())
     }
 
-    /// How the life of the peer with `address` is known, and whether it is asked for it now and
+    /// How it is known whether the peer with `address` lives, and whether it is asked for it now and
     /// then.
-    pub(crate) fn watch_life(&mut self, address: &Address) -> Result<(Life, bool), OpenError> {
-        let life = if self.far {
-            Life::Far
+    pub(crate) fn watch_liveness(
+        &mut self,
+        address: &Address,
+    ) -> Result<(Liveness, bool), OpenError> {
+        let liveness = if self.far {
+            Liveness::Far
         } else {
-            Life::watch(&self.home, &address.home, address.instance).ok_or_else(|| {
+            Liveness::watch(&self.home, &address.home, address.instance).ok_or_else(|| {
                 OpenError::Unreachable(Unreachable::because(
                     "the process or interface that the address names is gone",
                 ))
             })?
         };
-        let asked = matches!(life, Life::Far) || !self.home.inside(&address.home);
-        Ok((life, asked))
+        let asked = matches!(liveness, Liveness::Far) || !self.home.inside(&address.home);
+        Ok((liveness, asked))
     }
 
     pub(crate) fn open_endpoint(&mut self, address: &[u8]) -> Result<EpId, OpenError> {

@@ -10,7 +10,7 @@ use std::ptr;
 use bowline_uct::OpenError;
 use libfabric_sys as sys;
 
-use crate::life::is_shortage;
+use crate::liveness::is_shortage;
 use crate::options::{Atomics, OfiOptions, Registration};
 
 /// The version of the interface that we ask for.

@@ -99,14 +99,14 @@
 mod addr;
 mod atomics;
 mod buffers;
-mod cable;
 mod contract;
 mod disconnect;
 mod failure;
 mod flushes;
 mod iface;
 mod info;
-mod life;
+mod link_check;
+mod liveness;
 mod md;
 mod net;
 mod options;

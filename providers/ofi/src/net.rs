@@ -20,7 +20,7 @@ use bowline_uct::OpenError;
 use libfabric_sys as sys;
 
 use crate::info::{MAX_NAME, Offers, Traits, failure, shortage};
-use crate::life::is_shortage;
+use crate::liveness::is_shortage;
 
 mod operations;
 

@@ -8,7 +8,7 @@ use bowline_uct::{LocalSlice, PeerFailure, Token};
 
 use crate::disconnect::Ends;
 use crate::flushes::Flushes;
-use crate::life::Life;
+use crate::liveness::Liveness;
 use crate::net::{Mr, Place};
 use crate::wire::{NOBODY, Outcome};
 
@@ -51,7 +51,7 @@ pub(crate) struct Peer {
     pub(crate) instance: u64,
     /// What its messages carry, and what ours to it do.
     pub(crate) stamps: Stamps,
-    pub(crate) life: Life,
+    pub(crate) liveness: Liveness,
     /// A network is in between, so it is asked now and then whether it is still there.
     pub(crate) asked: bool,
     /// Where it listens, if that is a socket.
@@ -105,14 +105,14 @@ impl Peer {
         instance: u64,
         stamps: Stamps,
         window: u32,
-        life: Life,
+        liveness: Liveness,
         fenced: u32,
     ) -> Self {
         Self {
             place,
             instance,
             stamps,
-            life,
+            liveness,
             asked: false,
             at: None,
             health: Health::Well,

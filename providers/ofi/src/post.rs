@@ -9,7 +9,7 @@ use bowline_base::view::View;
 use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, OpenError, PostError, Posted, Token};
 
 use crate::iface::OfiIface;
-use crate::life::Life;
+use crate::liveness::Liveness;
 use crate::net::{MAX_PIECES, Piece, Refused};
 use crate::peer::{Health, Peer, Pending, Stamps, State, Work};
 use crate::wire::{ACTIVE, HEADER, Header, Kind, NOBODY, RESULT, greeting, pack_words, stamp};
@@ -455,15 +455,15 @@ impl OfiIface {
                 self.attr.max_endpoints
             )));
         }
-        let (life, asked) = self.watch_life(address)?;
+        let (liveness, asked) = self.watch_liveness(address)?;
         let place = self.net.insert(&address.name)?;
-        if let Err(source) = self.watch.add(index, &life) {
+        if let Err(source) = self.watch.add(index, &liveness) {
             self.net.remove(place);
             return Err(OpenError::System { act: "watch the peer's process", source });
         }
-        match life {
-            Life::Here(_) => self.here.push(index),
-            Life::Unwatched(_) => self.unwatched.push(index),
+        match liveness {
+            Liveness::Here(_) => self.here.push(index),
+            Liveness::Unwatched(_) => self.unwatched.push(index),
             _ => {}
         }
         let (own, other) = (self.address.instance, address.instance);
@@ -471,7 +471,7 @@ impl OfiIface {
             theirs: stamp(&self.secret, other, own),
             ours: stamp(&self.secret, own, other),
         };
-        let mut peer = Peer::new(place, other, stamps, address.window, life, self.fences);
+        let mut peer = Peer::new(place, other, stamps, address.window, liveness, self.fences);
         peer.asked = asked;
         peer.at = crate::addr::socket_of(address.format, &address.name);
         self.asked_peers += u32::from(asked);

@@ -14,7 +14,7 @@ use bowline_uct::{
 
 use crate::addr::Address;
 use crate::iface::OfiIface;
-use crate::life::is_shortage;
+use crate::liveness::is_shortage;
 use crate::net::Refused;
 use crate::peer::{Health, Work};
 use crate::wire::{ACTIVE, Greeting, HEADER, Header, Kind, NOBODY, Outcome, Request, unpack_words};

@@ -36,7 +36,7 @@
 //! After the greetings nothing is signed but by the stamp, and nothing is encrypted: who can read or change
 //! packets on their way is not kept out.
 //!
-//! **Life of a pair.** Each side greets the other once, in answer to the other's greeting at the
+//! **Liveness of a pair.** Each side greets the other once, in answer to the other's greeting at the
 //! latest; until a side has been greeted it does not know its number and its messages wait with
 //! it. A Bye is the last message of a side.
 

@@ -113,9 +113,6 @@ use bowline_uct::{Caps, Iface};
 
 use options::RECV_QUEUE;
 
-/// What an interface has that carries messages by itself.
-const MESSAGES: Caps = Caps::AM_SHORT.union(Caps::AM_BCOPY).union(Caps::AM_ORDERED);
-
 /// The interface that carries messages over `iface`: itself, or queues over it, as the settings say.
 /// `uid` is different for every lane of a job, and `config` must hold [`SETTINGS`].
 ///
@@ -127,7 +124,7 @@ pub fn with_messages(
     uid: u64,
 ) -> Result<Box<dyn Iface>, QueueError> {
     let attr = iface.attr();
-    let has = attr.caps.contains(MESSAGES);
+    let has = attr.caps.contains(Caps::MESSAGES);
     let wanted = match config.get(RECV_QUEUE) {
         RecvQueue::Auto => !has,
         RecvQueue::Scmp | RecvQueue::Ring | RecvQueue::ScmpRings | RecvQueue::ScmpSeq => {

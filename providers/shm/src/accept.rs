@@ -8,7 +8,7 @@ use bowline_base::view::View;
 use bowline_base::words::DirectWords;
 use bowline_uct::{AmHeader, AmId, Arrival, Sink, Source};
 
-use crate::hot::Hot;
+use crate::hot_senders::Hot;
 use crate::post::{PADDED, TRAILER, VOID_ID};
 use crate::receive::Finding;
 use crate::ring_table::ActiveRing;

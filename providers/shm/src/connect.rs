@@ -302,7 +302,7 @@ impl ShmIface {
         entry.local.store(self.me.local, Ordering::Relaxed);
         entry.intent.store(0, Ordering::Relaxed);
         entry.waiting.store(0, Ordering::Relaxed);
-        // Release pairs with the Acquire in `rare::look_at_guests`: publishes the identity.
+        // Release pairs with the Acquire in `slow_path::look_at_guests`: publishes the identity.
         entry.state.store(guest::SEATED, Ordering::Release);
     }
 

@@ -12,7 +12,7 @@ use crate::area::Area;
 use crate::endpoint::Seat;
 use crate::iface::ShmIface;
 use crate::layout::guest;
-use crate::rare::Presence;
+use crate::slow_path::Presence;
 use crate::{cma, foreign};
 
 /// A peer from another node memory that has a seat here.

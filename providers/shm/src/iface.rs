@@ -24,9 +24,9 @@ use crate::layout::{Parameters, guest, state};
 use crate::md::Memories;
 use crate::options::ShmOptions;
 use crate::post::MAX_SHORT;
-use crate::rare::{Grave, News, Presence};
 use crate::receive::Receiver;
 use crate::rkey::{Mappings, Rkey};
+use crate::slow_path::{Grave, News, Presence};
 use crate::watch::Watch;
 
 bowline_base::counters! {

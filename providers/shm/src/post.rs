@@ -284,7 +284,7 @@ impl ShmIface {
             self.due();
         } else {
             let source = e.member();
-            self.news.push_back(crate::rare::News::Failed { source, ep: Some(ep), how });
+            self.news.push_back(crate::slow_path::News::Failed { source, ep: Some(ep), how });
             self.due();
         }
     }

@@ -123,7 +123,7 @@ impl ShmIface {
     pub(crate) fn poll(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         // Acquire pairs with the Release in `Area::bump_attention`.
         if self.todo || self.attention.word().load(Ordering::Acquire) != self.seen_attention {
-            return self.poll_with_rare(sink, budget);
+            return self.poll_slow(sink, budget);
         }
         let given = self.receiver.poll_rings(sink, budget);
         if given == 0 || self.turn.is_multiple_of(QUEUE_EVERY) || given == budget {
@@ -161,7 +161,7 @@ impl ShmIface {
     /// The same with everything rare around it.
     #[cold]
     #[inline(never)]
-    fn poll_with_rare(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn poll_slow(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut given = self.before_polling(sink, budget);
         let from_rings = self.receiver.poll_rings(sink, budget - given);
         given += from_rings;

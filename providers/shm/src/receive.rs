@@ -17,7 +17,7 @@ use bowline_base::words::DirectWords;
 use bowline_uct::{AmId, Arrival, Sink, Source};
 
 use crate::accept::{Held, Inner};
-use crate::hot::Hot;
+use crate::hot_senders::Hot;
 use crate::ring_table::{ActiveRing, Taken};
 
 /// What a call found that is not a message for the sink.

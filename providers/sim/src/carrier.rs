@@ -206,7 +206,7 @@ impl Card {
     }
 
     fn run(&self, bell: Option<&Doorbell>) {
-        bowline_base::prompt::be_prompt();
+        bowline_base::short_slice::request();
         // SAFETY: changes how exactly this thread's sleeps end, and no memory.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64, 0, 0, 0) };
         // Acquire: pairs with the Release in `Drop`; nothing posted before it is left out.

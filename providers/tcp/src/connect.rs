@@ -33,6 +33,7 @@ use bowline_uct::{EpId, OpenError, PeerFailure, Unreachable};
 use rustix::io::Errno;
 
 use crate::addr::Address;
+use crate::handshake::{Handshake, Role, Stage};
 use crate::hello::{Answer, Hello, Purpose, Verdict};
 use crate::iface::{PEER_EVENTS, TcpIface, random, tag};
 use crate::interfaces;
@@ -40,7 +41,6 @@ use crate::listener::ConnectError;
 use crate::peer::{Connecting, Peer, State};
 use crate::receive::failure_of;
 use crate::socket;
-use crate::stranger::{Role, Stage, Stranger};
 
 /// First and longest pause before a peer is tried again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
@@ -157,7 +157,7 @@ impl TcpIface {
             address: None,
             places,
             at: 0,
-            stranger: None,
+            handshake: None,
             deadline: now + self.options.connect_timeout,
             reach_until: now + self.options.timeout.min(self.options.connect_timeout),
             again: None,
@@ -193,8 +193,8 @@ impl TcpIface {
             purpose: if by_request { Purpose::Request } else { Purpose::Peer },
         };
         let begun = random(&mut hello.nonce).and_then(|()| socket::connect(place, &self.options));
-        let stranger = match begun {
-            Ok(socket) => self.add_stranger(Stranger::client(socket, index, &hello)),
+        let handshake = match begun {
+            Ok(socket) => self.add_handshake(Handshake::client(socket, index, &hello)),
             Err(error) => {
                 tracing::debug!(%error, %place, "cannot begin to connect");
                 let passes = socket::may_pass(error);
@@ -202,11 +202,11 @@ impl TcpIface {
                 return self.place_failed(index, setback);
             }
         };
-        if stranger.is_none() {
+        if handshake.is_none() {
             return self.place_failed(index, Setback::SILENCE);
         }
         if let Some(connecting) = self.peer_mut(index).and_then(|peer| peer.connecting.as_mut()) {
-            connecting.stranger = stranger;
+            connecting.handshake = handshake;
         }
     }
 
@@ -217,7 +217,7 @@ impl TcpIface {
         else {
             return;
         };
-        connecting.stranger = None;
+        connecting.handshake = None;
         // That it refuses us says more than that one of its places cannot be reached.
         if connecting.how == PeerFailure::Unreachable {
             connecting.how = setback.how;
@@ -250,7 +250,7 @@ impl TcpIface {
         else {
             return;
         };
-        connecting.stranger = None;
+        connecting.handshake = None;
         let pause = PAUSE.0 * 2_u32.pow(connecting.tries.min(10));
         connecting.tries += 1;
         connecting.again = Some(Instant::now() + pause.min(PAUSE.1));
@@ -298,17 +298,18 @@ impl TcpIface {
 
     /// The listener that we reached belongs to somebody else of the job.
     pub(crate) fn wrong_peer(&mut self, index: u32) {
-        let Some(stranger) = self.take_stranger(index) else { return };
-        if let Role::Client { peer } = stranger.role {
-            drop(stranger);
+        let Some(handshake) = self.take_handshake(index) else { return };
+        if let Role::Client { peer } = handshake.role {
+            drop(handshake);
             self.place_failed(peer, Setback::lasting(PeerFailure::Died));
         }
     }
 
-    /// A stranger has proved itself: what becomes of its connection.
+    /// A handshake has succeeded: what becomes of its connection.
     pub(crate) fn decide(&mut self, index: u32) {
-        let Some(Some(stranger)) = self.strangers.get(index as usize) else { return };
-        let (Some(hello), Role::Server { listener, .. }) = (stranger.hello(), stranger.role) else {
+        let Some(Some(handshake)) = self.handshakes.get(index as usize) else { return };
+        let (Some(hello), Role::Server { listener, .. }) = (handshake.hello(), handshake.role)
+        else {
             return;
         };
         let user = self.listeners.get(&listener).is_some_and(|listening| listening.user);
@@ -320,8 +321,8 @@ impl TcpIface {
             }
             Purpose::Peer => self.judge(&hello),
         };
-        let Some(stranger) = self.take_stranger(index) else { return };
-        let said = self.say_answer(&stranger, verdict, &[]);
+        let Some(handshake) = self.take_handshake(index) else { return };
+        let said = self.say_answer(&handshake, verdict, &[]);
         if verdict != Verdict::Welcome {
             if verdict == Verdict::Duplicate {
                 self.counters.duplicates += 1;
@@ -344,7 +345,7 @@ impl TcpIface {
                 }
             },
         };
-        self.install(peer, *stranger, hello.attempt);
+        self.install(peer, *handshake, hello.attempt);
     }
 
     /// Who wins, by the rules in the module's text. Forgets what has lost on this side.
@@ -360,16 +361,16 @@ impl TcpIface {
             State::Open => Verdict::Duplicate,
             State::Failed(_) => Verdict::Welcome,
             State::Connecting => {
-                let own = peer.connecting.as_ref().and_then(|connecting| connecting.stranger);
+                let own = peer.connecting.as_ref().and_then(|connecting| connecting.handshake);
                 let reached = own.is_some_and(|own| {
-                    let own = self.strangers.get(own as usize).and_then(Option::as_ref);
+                    let own = self.handshakes.get(own as usize).and_then(Option::as_ref);
                     own.is_some_and(|own| own.stage != Stage::Reaching)
                 });
                 if reached && self.uid < hello.uid {
                     return Verdict::Duplicate;
                 }
                 if let Some(own) = own {
-                    self.drop_stranger(own);
+                    self.drop_handshake(own);
                 }
                 Verdict::Welcome
             }
@@ -378,30 +379,30 @@ impl TcpIface {
 
     /// A server has answered.
     pub(crate) fn obey(&mut self, index: u32, answer: Answer) {
-        let Some(stranger) = self.take_stranger(index) else { return };
-        let Role::Client { peer } = stranger.role else { return };
+        let Some(handshake) = self.take_handshake(index) else { return };
+        let Role::Client { peer } = handshake.role else { return };
         match answer.verdict {
             Verdict::Welcome => {
-                self.note_outcome(peer, Ok(stranger.private.clone()));
-                self.install(peer, *stranger, answer.void);
+                self.note_outcome(peer, Ok(handshake.private.clone()));
+                self.install(peer, *handshake, answer.void);
             }
             Verdict::Duplicate => {
                 self.counters.duplicates += 1;
                 let connecting = self.peer_mut(peer).and_then(|peer| peer.connecting.as_mut());
                 if let Some(connecting) = connecting {
-                    connecting.stranger = None;
+                    connecting.handshake = None;
                     // The peer's own attempt is on its way; should it fail, ours is tried again.
                     connecting.again = Some(Instant::now() + PAUSE.1);
                 }
                 self.set_timer();
             }
             Verdict::WrongPeer => {
-                drop(stranger);
+                drop(handshake);
                 self.place_failed(peer, Setback::lasting(PeerFailure::Died));
             }
             Verdict::Rejected => {
-                let private = stranger.private.clone();
-                drop(stranger);
+                let private = handshake.private.clone();
+                drop(handshake);
                 self.note_outcome(peer, Err(ConnectError::Rejected { private }));
                 self.fail(peer, PeerFailure::Refused);
             }
@@ -409,8 +410,8 @@ impl TcpIface {
     }
 
     /// A handshake is done: its connection becomes that of `index`.
-    pub(crate) fn install(&mut self, index: u32, stranger: Stranger, attempt: u64) {
-        let socket = stranger.socket;
+    pub(crate) fn install(&mut self, index: u32, handshake: Handshake, attempt: u64) {
+        let socket = handshake.socket;
         self.rewatch(socket.as_fd(), tag::PEER, index, PEER_EVENTS);
         let near = self.peer(index).is_some_and(|peer| peer.near);
         socket::tune(socket.as_fd(), &self.options, near);

@@ -56,8 +56,8 @@ impl TcpIface {
             self.by_uid.remove(&uid);
         }
         self.receiver.forget(index);
-        if let Some(stranger) = connecting.and_then(|connecting| connecting.stranger) {
-            self.drop_stranger(stranger);
+        if let Some(handshake) = connecting.and_then(|connecting| connecting.handshake) {
+            self.drop_handshake(handshake);
         }
         self.connecting.retain(|&other| other != index);
         self.events.extend(lost.into_iter().map(|token| Event::Completed(token, Err(how))));
@@ -137,7 +137,7 @@ impl TcpIface {
     /// Sets the timer to what may have to be given up: handshakes soon, silent hosts later.
     pub(crate) fn set_timer(&mut self) {
         let soon = !self.connecting.is_empty()
-            || self.strangers.iter().any(Option::is_some)
+            || self.handshakes.iter().any(Option::is_some)
             || self.listeners.values().any(|listening| listening.paused);
         let period = match (soon, self.open > 0) {
             (true, _) => TICK,
@@ -164,7 +164,7 @@ impl TcpIface {
         // Nothing to read when it was read before.
         let _ = rustix::io::read(&self.timer, &mut count);
         let now = Instant::now();
-        self.overdue_strangers(now);
+        self.overdue_handshakes(now);
         self.overdue_connections(now);
         self.try_paused_listeners();
         if now.saturating_duration_since(self.last_patrol) >= self.options.timeout / 8 {

@@ -1,4 +1,4 @@
-//! Feeds an interface arbitrary bytes, as a stranger or a damaged peer would send them. Whatever
+//! Feeds an interface arbitrary bytes, as an unauthenticated or a damaged peer would send them. Whatever
 //! they are, it goes on: a failed peer is fine, a panic, a hang or an access outside of what a key
 //! opens is not.
 
@@ -17,12 +17,12 @@ use bowline_uct::{
 };
 
 use crate::addr::{Address, check};
+use crate::handshake::Handshake;
 use crate::hello::{self, Answer, Challenge, Hello, Purpose};
 use crate::iface::{Rkey, TcpIface};
 use crate::md::Packed;
 use crate::options::TcpOptions;
 use crate::peer::{Peer, State};
-use crate::stranger::Stranger;
 
 /// Longest input that is sent: all of it must fit into a socket that nobody reads meanwhile.
 const MOST: usize = 64 << 10;
@@ -162,7 +162,7 @@ fn drain(socket: &mut UnixStream) {
     while matches!(std::io::Read::read(socket, &mut bytes), Ok(some) if some > 0) {}
 }
 
-/// Bytes of somebody whom nobody knows: in the decoders of the handshake, of addresses and of keys,
+/// Bytes of an unauthenticated peer: in the decoders of the handshake, of addresses and of keys,
 /// and to an interface that takes them for a client's or for a server's.
 pub fn handshake(bytes: &[u8]) {
     let Some((&which, bytes)) = bytes.split_first() else { return };
@@ -192,11 +192,11 @@ pub fn handshake(bytes: &[u8]) {
                 assert_eq!(key.pack()[..], whole);
             }
         }
-        side => stranger(side == 2, &bytes[..bytes.len().min(MOST)]),
+        side => in_handshake(side == 2, &bytes[..bytes.len().min(MOST)]),
     }
 }
 
-fn stranger(server: bool, bytes: &[u8]) {
+fn in_handshake(server: bool, bytes: &[u8]) {
     with_bench(|bench| {
         let iface = &mut bench.iface;
         let (ours, mut theirs) = UnixStream::pair().expect("two sockets can be had");
@@ -204,17 +204,17 @@ fn stranger(server: bool, bytes: &[u8]) {
         theirs.set_nonblocking(true).expect("a socket can be set");
         let index = if server {
             let from = ([127, 0, 0, 1], 1).into();
-            iface.add_stranger(Stranger::server(OwnedFd::from(ours), 0, from))
+            iface.add_handshake(Handshake::server(OwnedFd::from(ours), 0, from))
         } else {
             let nobody = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
             let peer = iface.begin(2, vec![nobody], Vec::new(), Purpose::Peer);
             let peer = peer.expect("there are numbers left");
             let (nonce, uid) = ([0; 32], iface.uid);
             let hello = Hello { nonce, uid, wanted: 2, attempt: 1, purpose: Purpose::Peer };
-            let stranger = Stranger::client(OwnedFd::from(ours), peer, &hello);
-            let index = iface.add_stranger(stranger);
+            let handshake = Handshake::client(OwnedFd::from(ours), peer, &hello);
+            let index = iface.add_handshake(handshake);
             if let Some(connecting) = iface.peer_mut(peer).and_then(|p| p.connecting.as_mut()) {
-                connecting.stranger = index;
+                connecting.handshake = index;
             }
             index
         };
@@ -222,18 +222,18 @@ fn stranger(server: bool, bytes: &[u8]) {
         let mut seen = Counting::default();
         for piece in bytes.chunks(50) {
             let _ = theirs.write(piece);
-            iface.step_stranger(index);
+            iface.step_handshake(index);
             drain(&mut theirs);
         }
         drop(theirs);
-        iface.step_stranger(index);
-        iface.drop_stranger(index);
+        iface.step_handshake(index);
+        iface.drop_handshake(index);
         for peer in iface.connecting.clone() {
             iface.fail(peer, PeerFailure::Died);
         }
         while iface.progress(&mut seen, 16) > 0 {}
-        assert_eq!(seen.arrivals, 0, "a stranger has said something");
-        assert_eq!(iface.open, 0, "a stranger was taken for a peer");
+        assert_eq!(seen.arrivals, 0, "a handshake has said something");
+        assert_eq!(iface.open, 0, "a handshake was taken for a peer");
     });
 }
 

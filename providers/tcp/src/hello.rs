@@ -12,7 +12,7 @@
 //! numbers the client's attempts; *void* tells it up to which number the server regards its own
 //! attempts as given up, so that a late one is not taken for a new connection.
 //!
-//! A length is known after the prefix and bounded by [`MAX_PRIVATE`]: a stranger costs that much
+//! A length is known after the prefix and bounded by [`MAX_PRIVATE`]: a handshake costs that much
 //! memory at most.
 
 use crate::auth::MAC_BYTES;
@@ -291,6 +291,6 @@ mod tests {
         let (read, (_, mac, private)) = Answer::decode(&bytes).unwrap();
         assert_eq!((read, mac, private), (answer, &[5; 32][..], &b"no"[..]));
         let long = encode_auth(&[0; MAX_PRIVATE + 1]);
-        assert!(length(Kind::Auth, &long).is_err(), "no stranger makes us hold more");
+        assert!(length(Kind::Auth, &long).is_err(), "no handshake makes us hold more");
     }
 }

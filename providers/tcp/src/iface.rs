@@ -18,6 +18,7 @@ use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use crate::addr::{Address, Host, MAX_PLACES, Place};
 use crate::frame::{HEADER_BYTES, MAX_RMA};
+use crate::handshake::Handshake;
 use crate::interfaces::{self, Choice};
 use crate::listener::Listening;
 use crate::md::Domain;
@@ -25,7 +26,6 @@ use crate::options::TcpOptions;
 use crate::peer::Peer;
 use crate::receive::Receiver;
 use crate::socket;
-use crate::stranger::Stranger;
 use crate::watcher::Watcher;
 
 bowline_base::counters! {
@@ -51,8 +51,8 @@ bowline_base::counters! {
         duplicates,
         /// Pauses after which a peer that could not be reached, or hung up, was tried again.
         tried_again,
-        /// Strangers dropped: wrong secret, malformed handshake, too slow, or too many.
-        strangers_dropped,
+        /// Handshakes dropped: wrong secret, malformed, too slow, or too many.
+        handshakes_dropped,
         /// Peers that sent what no correct peer sends.
         damaged,
         /// Peers lost for whatever reason.
@@ -74,7 +74,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// What an epoll event is about; the low half of its data is an index.
 pub(crate) mod tag {
     pub(crate) const LISTENER: u64 = 0;
-    pub(crate) const STRANGER: u64 = 1;
+    pub(crate) const HANDSHAKE: u64 = 1;
     pub(crate) const PEER: u64 = 2;
     pub(crate) const TIMER: u64 = 3;
     pub(crate) const BELL: u64 = 4;
@@ -144,14 +144,14 @@ pub struct TcpIface {
     /// By numbers, which are not used again.
     pub(crate) listeners: BTreeMap<u32, Listening>,
     pub(crate) next_listener: u32,
-    pub(crate) strangers: Vec<Option<Box<Stranger>>>,
+    pub(crate) handshakes: Vec<Option<Box<Handshake>>>,
     /// Peers that connect.
     pub(crate) connecting: Vec<u32>,
     /// Requests that wait for the user, oldest first.
     pub(crate) requests: VecDeque<u32>,
     /// Outcomes of own requests that nobody took yet, by the serials of their peers.
     pub(crate) outcomes: crate::listener::Outcomes,
-    pub(crate) next_stranger: u64,
+    pub(crate) next_handshake: u64,
     pub(crate) attempts: u64,
     pub(crate) domain: Domain,
     pub(crate) rkeys: Slab<Rkey>,
@@ -165,8 +165,8 @@ pub struct TcpIface {
     pub(crate) timer: OwnedFd,
     pub(crate) timer_period: Duration,
     pub(crate) last_patrol: Instant,
-    /// Whether a malformed or unauthenticated stranger was logged.
-    pub(crate) stranger_logged: bool,
+    /// Whether a malformed handshake or one with a wrong secret was logged.
+    pub(crate) handshake_logged: bool,
     pub(crate) access_logged: bool,
     pub(crate) accept_logged: bool,
     pub(crate) sleep_logged: bool,
@@ -294,11 +294,11 @@ impl TcpIface {
             by_uid: HashMap::new(),
             listeners: BTreeMap::new(),
             next_listener: 0,
-            strangers: Vec::new(),
+            handshakes: Vec::new(),
             connecting: Vec::new(),
             requests: VecDeque::new(),
             outcomes: HashMap::new(),
-            next_stranger: 1,
+            next_handshake: 1,
             attempts: 0,
             domain: Domain::default(),
             rkeys: Slab::default(),
@@ -310,7 +310,7 @@ impl TcpIface {
             timer,
             timer_period: Duration::ZERO,
             last_patrol: Instant::now(),
-            stranger_logged: false,
+            handshake_logged: false,
             access_logged: false,
             accept_logged: false,
             sleep_logged: false,

@@ -61,6 +61,7 @@ mod frame;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+mod handshake;
 mod hello;
 mod iface;
 mod interfaces;
@@ -74,7 +75,6 @@ mod queue;
 mod receive;
 mod serve;
 mod socket;
-mod stranger;
 mod watcher;
 
 #[cfg(test)]
@@ -85,6 +85,6 @@ pub use iface::{TcpCounters, TcpIface};
 pub use interfaces::{Choice, interfaces};
 pub use listener::{ConnectError, ConnectId, Connected, ConnectionRequest, ListenerId, RequestId};
 pub use options::{
-    CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, INTERFACES, LINGER, MAX_BCOPY, PORTS, QUEUE, RCVBUF,
-    SETTINGS, SNDBUF, STRANGERS, TIMEOUT, TcpOptions,
+    CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, HANDSHAKES, INTERFACES, LINGER, MAX_BCOPY, PORTS, QUEUE,
+    RCVBUF, SETTINGS, SNDBUF, TIMEOUT, TcpOptions,
 };

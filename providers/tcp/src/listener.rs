@@ -23,11 +23,11 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 
 use crate::frame::Frame;
+use crate::handshake::{Role, Stage};
 use crate::hello::{MAX_PRIVATE, Purpose, Verdict};
 use crate::iface::{TcpIface, tag};
 use crate::peer::{Peer, State};
 use crate::socket;
-use crate::stranger::{Role, Stage};
 
 /// A listener of an interface.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl TcpIface {
         let paused = self.listeners.iter().filter(|(_, listening)| listening.paused);
         let paused: Vec<u32> = paused.map(|(&index, _)| index).collect();
         for index in paused {
-            self.welcome_strangers(index);
+            self.welcome_handshakes(index);
         }
     }
 
@@ -171,17 +171,17 @@ impl TcpIface {
         }
     }
 
-    /// A stranger's request has proved itself and waits for the user.
+    /// A request has proved that it knows the secret and waits for the user.
     pub(crate) fn hold_request(&mut self, index: u32) {
-        if self.requests.len() >= self.options.strangers as usize {
+        if self.requests.len() >= self.options.handshakes as usize {
             // The user does not keep up; the client hears it at once instead of waiting.
-            if let Some(stranger) = self.take_stranger(index) {
-                let _ = self.say_answer(&stranger, Verdict::Rejected, &[]);
+            if let Some(handshake) = self.take_handshake(index) {
+                let _ = self.say_answer(&handshake, Verdict::Rejected, &[]);
             }
             return;
         }
-        if let Some(Some(stranger)) = self.strangers.get_mut(index as usize) {
-            stranger.stage = Stage::User;
+        if let Some(Some(handshake)) = self.handshakes.get_mut(index as usize) {
+            handshake.stage = Stage::User;
             self.requests.push_back(index);
         }
     }
@@ -189,29 +189,29 @@ impl TcpIface {
     /// The next request that nobody was told of, oldest first.
     pub fn next_request(&mut self) -> Option<ConnectionRequest> {
         let index = self.requests.pop_front()?;
-        let stranger = self.strangers.get(index as usize)?.as_ref()?;
-        let Role::Server { listener, from } = stranger.role else { return None };
+        let handshake = self.handshakes.get(index as usize)?.as_ref()?;
+        let Role::Server { listener, from } = handshake.role else { return None };
         Some(ConnectionRequest {
-            id: RequestId { index, number: stranger.number },
+            id: RequestId { index, number: handshake.number },
             listener: ListenerId(listener),
             from,
-            private: stranger.private.clone(),
+            private: handshake.private.clone(),
         })
     }
 
-    /// The stranger behind a request, if it is still there.
+    /// The handshake behind a request, if it is still there.
     fn requester(
         &mut self,
         id: RequestId,
         private: &[u8],
-    ) -> Result<Box<crate::stranger::Stranger>, OpenError> {
+    ) -> Result<Box<crate::handshake::Handshake>, OpenError> {
         check_private(private)?;
         let gone = || OpenError::Unreachable(Unreachable::because("the client has given up"));
-        let there = self.strangers.get(id.index as usize).and_then(Option::as_ref);
+        let there = self.handshakes.get(id.index as usize).and_then(Option::as_ref);
         if there.is_none_or(|there| there.number != id.number || there.stage != Stage::User) {
             return Err(gone());
         }
-        self.take_stranger(id.index).ok_or_else(gone)
+        self.take_handshake(id.index).ok_or_else(gone)
     }
 
     /// Accepts a request, with private data for the client. The endpoint can be used at once.
@@ -219,14 +219,14 @@ impl TcpIface {
     /// # Errors
     /// When the client has given up meanwhile, or the private data are too long.
     pub fn accept_request(&mut self, id: RequestId, private: &[u8]) -> Result<EpId, OpenError> {
-        let stranger = self.requester(id, private)?;
-        self.say_answer(&stranger, Verdict::Welcome, private)
+        let handshake = self.requester(id, private)?;
+        self.say_answer(&handshake, Verdict::Welcome, private)
             .map_err(|error| OpenError::System { act: "answer a request", source: error.into() })?;
-        let uid = stranger.hello().map_or(0, |hello| hello.uid);
+        let uid = handshake.hello().map_or(0, |hello| hello.uid);
         let mut peer = Peer::new(uid, State::Connecting);
         (peer.by_request, peer.has_ep) = (true, true);
         let index = self.add_peer(peer)?;
-        self.install(index, *stranger, 0);
+        self.install(index, *handshake, 0);
         Ok(EpId(index))
     }
 
@@ -235,8 +235,8 @@ impl TcpIface {
     /// # Errors
     /// When the client has given up meanwhile, or the private data are too long.
     pub fn reject_request(&mut self, id: RequestId, private: &[u8]) -> Result<(), OpenError> {
-        let stranger = self.requester(id, private)?;
-        self.say_answer(&stranger, Verdict::Rejected, private)
+        let handshake = self.requester(id, private)?;
+        self.say_answer(&handshake, Verdict::Rejected, private)
             .map_err(|error| OpenError::System { act: "answer a request", source: error.into() })?;
         self.set_timer();
         Ok(())

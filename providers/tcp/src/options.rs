@@ -67,7 +67,7 @@ bowline_base::settings! {
             .cost("an error that comes late when a peer cannot be reached, though a host that \
                    refuses or does not answer at all is noticed sooner")
             .change("raise it for ranks that compute for minutes before they communicate");
-        /// Time that a stranger has to prove that it knows the secret, once its connection is
+        /// Time that a handshake has to prove that it knows the secret, once its connection is
         /// accepted.
         pub HANDSHAKE_TIMEOUT: Duration = Setting::<Duration>::time(
             "BOWLINE_TCP_HANDSHAKE_TIMEOUT",
@@ -75,10 +75,10 @@ bowline_base::settings! {
             Duration::from_millis(100),
             Duration::from_secs(600),
         )
-            .cost("strangers that say nothing hold a place for so long, unless others need it")
+            .cost("handshakes that say nothing hold a place for so long, unless others need it")
             .change("hardly ever: a peer that loses its place tries again");
-        /// Strangers whose handshake may be under way at the same time.
-        pub STRANGERS: u32 = Setting::<u32>::integer("BOWLINE_TCP_STRANGERS", 256, 1, 65536)
+        /// Handshakes that may be under way at the same time.
+        pub HANDSHAKES: u32 = Setting::<u32>::integer("BOWLINE_TCP_HANDSHAKES", 256, 1, 65536)
             .cost("a descriptor and up to 2 KiB of memory each")
             .change("raise it for jobs in which thousands connect to one rank at once");
         /// Time that closing an interface may take to bring out what was posted.
@@ -114,10 +114,10 @@ pub struct TcpOptions {
     pub timeout: Duration,
     /// For making a connection.
     pub connect_timeout: Duration,
-    /// For a stranger's handshake.
+    /// For a handshake.
     pub handshake_timeout: Duration,
-    /// Strangers at the same time.
-    pub strangers: u32,
+    /// Handshakes at the same time.
+    pub handshakes: u32,
     /// For closing.
     pub linger: Duration,
     /// The doorbell of the worker, where another lane owns it. That lane arms it; this interface
@@ -140,7 +140,7 @@ impl TcpOptions {
             timeout: config.get(TIMEOUT),
             connect_timeout: config.get(CONNECT_TIMEOUT),
             handshake_timeout: config.get(HANDSHAKE_TIMEOUT),
-            strangers: config.get(STRANGERS),
+            handshakes: config.get(HANDSHAKES),
             linger: config.get(LINGER),
             doorbell: None,
         }

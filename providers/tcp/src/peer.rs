@@ -97,7 +97,7 @@ pub(crate) struct Connecting {
     /// The place that is tried now.
     pub(crate) at: usize,
     /// The handshake that is under way.
-    pub(crate) stranger: Option<u32>,
+    pub(crate) handshake: Option<u32>,
     /// When all of it must be done.
     pub(crate) deadline: Instant,
     /// Until when a peer that cannot be reached is tried again.

@@ -127,8 +127,8 @@ impl TcpIface {
             let (data, flags) = (event.data.u64(), event.flags);
             let index = data as u32;
             match data >> 32 {
-                tag::LISTENER => self.welcome_strangers(index),
-                tag::STRANGER => self.step_stranger(index),
+                tag::LISTENER => self.welcome_handshakes(index),
+                tag::HANDSHAKE => self.step_handshake(index),
                 tag::TIMER => self.tick(),
                 tag::PEER => {
                     if flags.contains(EventFlags::OUT) {
@@ -161,7 +161,7 @@ impl TcpIface {
         given
     }
 
-    /// Without a budget: strangers and full connections go on, nothing is received.
+    /// Without a budget: handshakes and full connections go on, nothing is received.
     #[cold]
     fn look_for_room(&mut self) {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
@@ -171,8 +171,8 @@ impl TcpIface {
             let (data, flags) = (event.data.u64(), event.flags);
             let index = data as u32;
             match data >> 32 {
-                tag::LISTENER => self.welcome_strangers(index),
-                tag::STRANGER => self.step_stranger(index),
+                tag::LISTENER => self.welcome_handshakes(index),
+                tag::HANDSHAKE => self.step_handshake(index),
                 tag::TIMER => self.tick(),
                 tag::PEER if flags.contains(EventFlags::OUT) => self.flush_queue(index),
                 _ => {}

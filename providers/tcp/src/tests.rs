@@ -1,11 +1,11 @@
-//! What the suite does not ask: strangers, damage, both sides connecting at once, requests.
+//! What the suite does not ask: handshakes, damage, both sides connecting at once, requests.
 
 mod busy;
 mod damage;
+mod handshakes;
 mod late;
 mod requests;
 mod storm;
-mod strangers;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -62,8 +62,8 @@ impl Side {
         }
     }
 
-    fn strangers(&self) -> usize {
-        self.iface.strangers.iter().flatten().count()
+    fn handshakes(&self) -> usize {
+        self.iface.handshakes.iter().flatten().count()
     }
 }
 
@@ -109,7 +109,7 @@ impl Raw {
     }
 
     fn say(&mut self, bytes: &[u8]) {
-        // A stranger that was dropped meanwhile is what some tests are about.
+        // A handshake that was dropped meanwhile is what some tests are about.
         let _ = self.stream.write_all(bytes);
     }
 

@@ -10,7 +10,7 @@
 //! **Requests** of a connection are numbered. Few ask for a completion: one says that all before
 //! it are complete, too, since a reliable connection completes in order.
 //!
-//! **The interface itself** can be a peer, too: see `own`.
+//! **The interface itself** can be a peer, too: see `loopback`.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -34,9 +34,9 @@ use crate::sys::{Cq, PairSizes, Qp, Srq, Wc, ffi};
 use crate::wire::HEADER_BYTES;
 
 mod atomics;
-mod breaks;
 mod contract;
-mod own;
+mod disconnect;
+mod loopback;
 mod peer;
 mod post;
 mod progress;

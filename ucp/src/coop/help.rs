@@ -11,7 +11,7 @@ use crate::fetch::WHOLE_PROCESS;
 use crate::loan;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Requests, Send, SendPhase, Status};
-use crate::wire::{self, Offer};
+use crate::wire::{self, CoopRequest};
 use crate::worker::Inner;
 
 /// What the sender was asked to help with.
@@ -19,7 +19,7 @@ use crate::worker::Inner;
 pub(crate) struct Help {
     /// The receive.
     remote: u64,
-    offer: Offer,
+    coop_request: CoopRequest,
     /// The cursor, once it was opened.
     pub(crate) cursor: Option<RemoteSlice>,
     /// Pieces written, from the back.
@@ -28,7 +28,8 @@ pub(crate) struct Help {
 
 impl Help {
     /// No help.
-    pub(crate) const NONE: Self = Self { remote: 0, offer: Offer::EMPTY, cursor: None, done: 0 };
+    pub(crate) const NONE: Self =
+        Self { remote: 0, coop_request: CoopRequest::EMPTY, cursor: None, done: 0 };
 }
 
 impl Inner {
@@ -58,21 +59,22 @@ impl Inner {
             peer.reach = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
         }
         if help.cursor.is_none() {
-            let packed = &help.offer.rkey[..usize::from(help.offer.rkey_len)];
+            let packed = &help.coop_request.rkey[..usize::from(help.coop_request.rkey_len)];
             let opened = lane.rkey_unpack(peer.ep, packed).ok();
-            let address = help.offer.cursor;
+            let address = help.coop_request.cursor;
             help.cursor = opened.map(|rkey| RemoteSlice { address, rkey });
         }
         let (Some(rkey), Some(cursor)) = (peer.reach, help.cursor) else { return false };
-        let (offer, pieces) = (&help.offer, help.offer.pieces());
+        let (coop_request, pieces) = (&help.coop_request, help.coop_request.pieces());
         let view = lane.rkey_ptr(cursor.rkey, cursor.address, Cursor::BYTES);
         let claimed = view
             .and_then(|view: View<'_>| Cursor::in_view(view, 0)?.claim(pieces, Side::Back).ok());
         let Some(nth) = claimed else { return false };
-        let offset = u64::from(pieces - 1 - nth) * offer.piece;
-        let length = offer.piece.min(offer.wanted - offset);
+        let offset = u64::from(pieces - 1 - nth) * coop_request.piece;
+        let length = coop_request.piece.min(coop_request.wanted - offset);
         let from = loan::of_send(buffer, offset as usize, length as usize);
-        let to = offer.address.checked_add(offset).map(|address| RemoteSlice { address, rkey });
+        let to =
+            coop_request.address.checked_add(offset).map(|address| RemoteSlice { address, rkey });
         let (Some(from), Some(to)) = (from, to) else { return false };
         if lane.put_zcopy(peer.ep, &[from], to, Token::NONE) != Ok(Posted::Done) {
             return false;
@@ -95,7 +97,7 @@ impl Inner {
             let lane = self.engine.peers[index as usize].lane as usize;
             self.lanes[lane].iface.rkey_release(cursor.rkey);
         }
-        self.control(index, wire::HELPED, [help.remote, u64::from(help.done)], &[]);
+        self.control(index, wire::COOP_FIN, [help.remote, u64::from(help.done)], &[]);
         if answered {
             self.engine.finish(key, Status { length, outcome, ..Status::NONE });
         }
@@ -110,22 +112,25 @@ impl Engine {
         header: &AmHeader,
         payload: View<'_>,
     ) -> Option<()> {
-        let mut bytes = [0; Offer::FIXED + wire::MAX_RKEY];
+        let mut bytes = [0; CoopRequest::FIXED + wire::MAX_RKEY];
         if payload.len() > bytes.len() {
             return None;
         }
         let n = payload.copy_out(&mut bytes);
-        let offer = Offer::parse(&bytes[..n])?;
+        let coop_request = CoopRequest::parse(&bytes[..n])?;
         let key = Key::from_wire(header[0]);
         let waits = self.helps.len();
         let send = send_of(&mut self.requests, key)?;
-        let fits = offer.wanted <= send.buffer.len() as u64;
+        let fits = coop_request.wanted <= send.buffer.len() as u64;
         let offered = send.phase == SendPhase::Offered && send.rendezvous && send.help.is_none();
         if send.peer != peer || !offered || !fits {
             return None;
         }
-        send.help =
-            Some(self.attendance.boxed_help(Help { remote: header[1], offer, ..Help::NONE }));
+        send.help = Some(self.attendance.boxed_help(Help {
+            remote: header[1],
+            coop_request,
+            ..Help::NONE
+        }));
         self.helps.push(key);
         if waits == 0 {
             self.actions.push(Action::Help);

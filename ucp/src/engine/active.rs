@@ -37,7 +37,7 @@ impl Engine {
             from: self.ep(peer),
             id: envelope.id,
             header: envelope.header,
-            payload: self.am_rooms.filled(payload.slice(front, lead)?),
+            payload: self.am_buffers.copy_in(payload.slice(front, lead)?),
             remote: Some(Box::new(rts)),
         }));
         self.note_entry();

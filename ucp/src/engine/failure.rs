@@ -110,7 +110,7 @@ impl Engine {
                     send.peer == index && !read
                 }
                 Body::Receive(receive) => receive.fetch.as_ref().is_some_and(|f| {
-                    let open = f.landing.is_some_and(|landing| !landing.is_shut_by(how));
+                    let open = f.open_buffer.is_some_and(|buffer| !buffer.is_shut_by(how));
                     let written = open || f.share.is_some() && !writes_no_more(how);
                     f.peer == index && f.in_flight == 0 && !written
                 }),

@@ -358,7 +358,7 @@ impl Engine {
         if payload.len() > INLINE {
             self.hold(peer, payload.len());
         }
-        let payload = self.am_rooms.filled(payload);
+        let payload = self.am_buffers.copy_in(payload);
         let arrival = AmArrival { from: self.ep(peer), id, header: lead, payload, remote: None };
         self.inbox.push_back(Delivery::Am(arrival));
         if self.inbox.len() >= MANY {

@@ -242,9 +242,9 @@ proptest! {
         }
         let conditions = Conditions { rndv_threshold: threshold, zcopy, ..Conditions::default() };
         let table = Table::new(Op::TagSend, &attr, &costs, conditions);
-        let site = Site { caps: attr.caps, limits: attr.limits, costs: &costs, conditions };
+        let context = SelectionContext { caps: attr.caps, limits: attr.limits, costs: &costs, conditions };
         let all = Protocol::ALL.iter();
-        let able: Vec<_> = all.filter_map(|p| p.candidate(Op::TagSend, &site)).collect();
+        let able: Vec<_> = all.filter_map(|p| p.candidate(Op::TagSend, &context)).collect();
         for size in sizes {
             let these = able.iter().filter(|o| o.from <= size && size <= o.to);
             let cheapest = these.map(|o| o.line.at(size)).reduce(f64::min);

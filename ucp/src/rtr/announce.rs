@@ -17,7 +17,7 @@ use crate::error::OpError;
 use crate::matching::{Envelope, ItemId, MatchEngine as _, MatchSpec, Want};
 use crate::peer::PeerIndex;
 use crate::proto::Protocol;
-use crate::put::Landing;
+use crate::put::OpenBuffer;
 use crate::request::{self, Body, Fetch, Receive, Request, RequestId, Status};
 use crate::rndv::{RndvKind, can_land};
 use crate::settings::RndvScheme;
@@ -50,7 +50,7 @@ enum Stage {
 pub(crate) struct Announced {
     pub(crate) receive: Receive,
     pub(crate) peer: PeerIndex,
-    pub(crate) landing: Landing,
+    pub(crate) open_buffer: OpenBuffer,
     stage: Stage,
 }
 
@@ -202,13 +202,13 @@ impl Inner {
         let Body::Receive(receive) = &mut request.body else { return };
         let mut buffer = std::mem::replace(&mut receive.buffer, RecvBuf::empty());
         let room = buffer.len() as u64;
-        let opened = self.open_landing(index, &mut buffer, room);
+        let opened = self.open_buffer(index, &mut buffer, room);
         let Some(request) = self.engine.requests.get_mut(candidate.key) else { return };
         let Body::Receive(receive) = &mut request.body else { return };
         receive.buffer = buffer;
-        let Some((landing, on_wire)) = opened else { return };
+        let Some((open_buffer, on_wire)) = opened else { return };
         let receive = std::mem::replace(receive, Receive::empty());
-        let announced = Announced { receive, peer: index, landing, stage: Stage::Posted };
+        let announced = Announced { receive, peer: index, open_buffer, stage: Stage::Posted };
         request.body = Body::Announced(Box::new(announced));
         self.engine.announcer.out += 1;
         self.engine.counters.rtr += 1;
@@ -218,7 +218,7 @@ impl Inner {
             seen: self.engine.peers[index as usize].rx_sequence,
             ahead,
             mask,
-            landing: on_wire,
+            target: on_wire,
         };
         let envelope = Envelope { space: candidate.space, source, tag };
         let [first, second, _] = wire::tagged(&envelope, 0);
@@ -309,10 +309,10 @@ impl Engine {
         let Some(request) = self.requests.get_mut(key) else { return };
         let Body::Announced(announced) = &mut request.body else { return };
         let receive = std::mem::replace(&mut announced.receive, Receive::empty());
-        let landing = announced.landing;
+        let open_buffer = announced.open_buffer;
         request.body = Body::Receive(receive);
         self.announcer.out -= 1;
-        if let Landing { lane, memory: Some(memory) } = landing {
+        if let OpenBuffer { lane, memory: Some(memory) } = open_buffer {
             self.actions.push(Action::Withdraw { lane, memory });
         }
     }
@@ -322,7 +322,7 @@ impl Engine {
         let Some(request) = self.requests.get_mut(key) else { return true };
         let Body::Announced(announced) = &mut request.body else { return true };
         let how = self.peers[announced.peer as usize].failure();
-        if how.is_some_and(|how| announced.landing.is_shut_by(how)) {
+        if how.is_some_and(|how| announced.open_buffer.is_shut_by(how)) {
             self.unannounce(key);
             return true;
         }
@@ -356,7 +356,7 @@ impl Engine {
     #[cold]
     pub(crate) fn settle_announced(&mut self, index: PeerIndex, how: PeerFailure) {
         let shut = |request: &Request| match &request.body {
-            Body::Announced(a) => a.peer == index && a.landing.is_shut_by(how),
+            Body::Announced(a) => a.peer == index && a.open_buffer.is_shut_by(how),
             _ => false,
         };
         let keys: Vec<Key> =
@@ -454,7 +454,7 @@ impl Engine {
         let rts = Rts { request: sender, length, address: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
         receive.item = ItemId::NONE;
         receive.fetch = Some(self.attendance.boxed(Fetch {
-            landing: Some(announced.landing),
+            open_buffer: Some(announced.open_buffer),
             kind: Some(RndvKind::Put),
             ended: ended.map(|status| status.outcome.err().unwrap_or(OpError::Cancelled)),
             ..Fetch::new(peer, rts, wanted)

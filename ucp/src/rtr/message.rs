@@ -1,10 +1,10 @@
 //! What receiver and sender say to each other about announced receives: the payload of
 //! [`wire::RTR`], whose words are those of a tagged message.
 
-use crate::wire::{Landing, MAX_RKEY};
+use crate::wire::{MAX_RKEY, TargetBuffer};
 
 /// Longest payload.
-pub(super) const LONGEST: usize = 32 + Landing::FIXED + MAX_RKEY;
+pub(super) const LONGEST: usize = 32 + TargetBuffer::FIXED + MAX_RKEY;
 
 /// The payload: a kind, u64, and what belongs to it, in words of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(crate) enum Message {
         /// Bits of the tag that count.
         mask: u64,
         /// Its buffer.
-        landing: Landing,
+        target: TargetBuffer,
     },
     /// A message is being written to it. The words are the message's envelope.
     Taken {
@@ -57,11 +57,11 @@ impl Message {
             words.iter().for_each(|word| out.extend(word.to_le_bytes()));
         };
         match *self {
-            Self::Rtr { receive, seen, ahead, mask, landing } => {
+            Self::Rtr { receive, seen, ahead, mask, target } => {
                 let counts = u64::from(seen) | u64::from(ahead) << 32;
                 words(&mut out, &[1, receive, counts, mask]);
-                let mut rest = [0; Landing::FIXED + MAX_RKEY];
-                let n = landing.pack(&mut rest);
+                let mut rest = [0; TargetBuffer::FIXED + MAX_RKEY];
+                let n = target.pack(&mut rest);
                 out.extend(&rest[..n]);
             }
             Self::Taken { receive, request, length } => {
@@ -79,9 +79,9 @@ impl Message {
         match (word(bytes, 0)?, bytes.len()) {
             (1, _) => {
                 let counts = word(bytes, 2)?;
-                let landing = Landing::parse(bytes.get(32..)?)?;
+                let target = TargetBuffer::parse(bytes.get(32..)?)?;
                 let (seen, ahead) = (counts as u32, (counts >> 32) as u32);
-                Some(Self::Rtr { receive, seen, ahead, mask: word(bytes, 3)?, landing })
+                Some(Self::Rtr { receive, seen, ahead, mask: word(bytes, 3)?, target })
             }
             (2, 32) => {
                 let (request, length) = (word(bytes, 2)?, word(bytes, 3)?);
@@ -103,8 +103,8 @@ mod tests {
     fn golden_bytes() {
         let mut rkey = [0; MAX_RKEY];
         rkey[0] = 0xee;
-        let landing = Landing { address: 6, wanted: 7, rkey, rkey_len: 1 };
-        let rtr = Message::Rtr { receive: 2, seen: 3, ahead: 4, mask: 5, landing };
+        let target = TargetBuffer { address: 6, wanted: 7, rkey, rkey_len: 1 };
+        let rtr = Message::Rtr { receive: 2, seen: 3, ahead: 4, mask: 5, target };
         let mut golden = vec![0; 49];
         (golden[0], golden[8], golden[16], golden[20], golden[24]) = (1, 2, 3, 4, 5);
         (golden[32], golden[40], golden[48]) = (6, 7, 0xee);

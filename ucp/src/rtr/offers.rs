@@ -11,7 +11,7 @@ use crate::matching::Envelope;
 use crate::peer::{Peer, PeerIndex};
 use crate::put::Put;
 use crate::request::{Body, Send, SendPhase};
-use crate::wire::Landing;
+use crate::wire::TargetBuffer;
 use crate::worker::Inner;
 
 /// Most offers of one peer; no correct receiver announces more.
@@ -42,7 +42,7 @@ impl Want {
 struct Offer {
     receive: u64,
     want: Want,
-    landing: Landing,
+    target: TargetBuffer,
 }
 
 /// Offers in the order of their receives, and the last messages to the peer.
@@ -127,12 +127,12 @@ impl Peer {
     }
 
     /// The offer that a message of this envelope and length takes.
-    fn offer_for(&self, envelope: &Envelope, length: u64) -> Option<(u64, Landing)> {
+    fn offer_for(&self, envelope: &Envelope, length: u64) -> Option<(u64, TargetBuffer)> {
         let offers = self.offers.as_ref()?;
         let offer = &offers.open[offers.position(envelope)?];
-        let mut landing = offer.landing;
-        landing.wanted = landing.wanted.min(length);
-        (length > 0).then_some((offer.receive, landing))
+        let mut target = offer.target;
+        target.wanted = target.wanted.min(length);
+        (length > 0).then_some((offer.receive, target))
     }
 }
 
@@ -145,9 +145,9 @@ pub(crate) fn take(
     key: Key,
 ) -> Option<(Vec<u8>, Put)> {
     let length = send.buffer.len() as u64;
-    let (receive, landing) = peer.offer_for(envelope, length)?;
+    let (receive, target) = peer.offer_for(envelope, length)?;
     let taken = Message::Taken { receive, request: key.to_wire(), length };
-    Some((taken.pack(), Put::new(receive, landing)))
+    Some((taken.pack(), Put::new(receive, target)))
 }
 
 impl Inner {
@@ -177,7 +177,7 @@ impl Engine {
         envelope: &Envelope,
         message: Message,
     ) -> Option<()> {
-        let Message::Rtr { receive, seen, ahead, mask, landing } = message else { return None };
+        let Message::Rtr { receive, seen, ahead, mask, target } = message else { return None };
         let Envelope { space, source, tag } = *envelope;
         let want = Want { space, source, tag, mask };
         let peer = &mut self.peers[index as usize];
@@ -196,7 +196,7 @@ impl Engine {
             .and_then(|crossed| (ahead as usize).checked_sub(crossed))
             .is_some_and(|left| left == same);
         if kept {
-            offers.open.push(Offer { receive, want, landing });
+            offers.open.push(Offer { receive, want, target });
             peer.short_limit = -1;
         } else {
             self.counters.rtr_declined += 1;

@@ -65,7 +65,7 @@ impl Worker {
             let n = available.min(room);
             let n = if want.all { n } else { want.whole(n) };
             if n == room || n > 0 && !want.all {
-                let unasked = stream.drain(n, &mut buffer, 0, &mut engine.stream_rooms);
+                let unasked = stream.drain(n, &mut buffer, 0, &mut engine.stream_buffers);
                 engine.let_go(index, unasked);
                 engine.give_back(index, n);
                 if !engine.actions.is_empty() {

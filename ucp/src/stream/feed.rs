@@ -68,7 +68,7 @@ impl Engine {
         }
         if at < data.len() {
             let stream = self.streams.make(peer);
-            stream.add(data.slice(at, data.len() - at)?, &mut self.stream_rooms);
+            stream.add(data.slice(at, data.len() - at)?, &mut self.stream_buffers);
             let nobody_waits = stream.receives.is_empty();
             self.hold(peer, data.len() - at);
             if nobody_waits {
@@ -120,7 +120,7 @@ impl Engine {
             };
             let n = receive.takes(stream.available());
             let unasked =
-                stream.drain(n, &mut receive.buffer, receive.filled, &mut self.stream_rooms);
+                stream.drain(n, &mut receive.buffer, receive.filled, &mut self.stream_buffers);
             if let Some(peer) = self.peers.get_mut(peer as usize) {
                 peer.held = peer.held.saturating_sub(unasked as u64);
             }

@@ -74,12 +74,12 @@ impl Engine {
             wire::RTS => self.rts_in_turn(peer, header, payload),
             wire::ACK => self.ack_frees_nothing(header) && self.ack(peer, header).is_some(),
             wire::CREDIT => self.credit(peer, header).is_some(),
-            wire::HELP => {
+            wire::COOP_REQ => {
                 let room = self.helps.len() < self.helps.capacity();
                 room && !self.attendance.helps.is_empty()
                     && self.help(peer, header, payload).is_some()
             }
-            wire::HELPED => self.helped(peer, header).is_some(),
+            wire::COOP_FIN => self.helped(peer, header).is_some(),
             _ => false,
         }
     }

@@ -21,14 +21,15 @@ fn golden_bytes_of_an_rts() {
 fn golden_bytes_of_an_offer() {
     let mut rkey = [0; MAX_RKEY];
     rkey[0] = 0xcc;
-    let offer = Offer { address: 1, wanted: 0x0203, piece: 4, cursor: 5, rkey, rkey_len: 1 };
-    let mut out = [0; Offer::FIXED + MAX_RKEY];
-    let n = offer.pack(&mut out);
+    let coop_request =
+        CoopRequest { address: 1, wanted: 0x0203, piece: 4, cursor: 5, rkey, rkey_len: 1 };
+    let mut out = [0; CoopRequest::FIXED + MAX_RKEY];
+    let n = coop_request.pack(&mut out);
     let mut expected = [0; 33];
     (expected[0], expected[8], expected[9], expected[16]) = (1, 3, 2, 4);
     (expected[24], expected[32]) = (5, 0xcc);
     assert_eq!(&out[..n], expected);
-    assert_eq!(Offer::parse(&out[..n]), Some(offer));
+    assert_eq!(CoopRequest::parse(&out[..n]), Some(coop_request));
 }
 
 #[test]
@@ -41,14 +42,14 @@ fn golden_words_of_an_am_envelope() {
 }
 
 #[test]
-fn golden_bytes_of_a_landing() {
+fn golden_bytes_of_a_target_buffer() {
     let mut rkey = [0; MAX_RKEY];
     rkey[0] = 0xdd;
-    let landing = Landing { address: 1, wanted: 0x0203, rkey, rkey_len: 1 };
-    let mut out = [0; Landing::FIXED + MAX_RKEY];
-    let n = landing.pack(&mut out);
+    let target = TargetBuffer { address: 1, wanted: 0x0203, rkey, rkey_len: 1 };
+    let mut out = [0; TargetBuffer::FIXED + MAX_RKEY];
+    let n = target.pack(&mut out);
     assert_eq!(&out[..n], [1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 0xdd]);
-    assert_eq!(Landing::parse(&out[..n]), Some(landing));
+    assert_eq!(TargetBuffer::parse(&out[..n]), Some(target));
 }
 
 #[test]
@@ -88,14 +89,14 @@ proptest! {
             // An operand that its operation does not have is not looked at.
             prop_assert_eq!(out.len(), bytes.len());
         }
-        if let Some(landing) = Landing::parse(&bytes) {
-            let mut out = [0; Landing::FIXED + MAX_RKEY];
-            let n = landing.pack(&mut out);
+        if let Some(target) = TargetBuffer::parse(&bytes) {
+            let mut out = [0; TargetBuffer::FIXED + MAX_RKEY];
+            let n = target.pack(&mut out);
             prop_assert_eq!(&out[..n], &bytes[..]);
         }
-        if let Some(offer) = Offer::parse(&bytes) {
-            let mut out = [0; Offer::FIXED + MAX_RKEY];
-            let n = offer.pack(&mut out);
+        if let Some(coop_request) = CoopRequest::parse(&bytes) {
+            let mut out = [0; CoopRequest::FIXED + MAX_RKEY];
+            let n = coop_request.pack(&mut out);
             prop_assert_eq!(&out[..n], &bytes[..]);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! A module uses another one where a path names it, from the root of the crate (`crate::other`) or upwards
 //! (`super::other`), in code that is not for tests; a name that the root takes from a module stands for that module. The
-//! root itself is no module here: it puts the others together. Paths within macros count as far as they begin with
+//! root itself is no module here: it puts the others together. What `*` brings in is not followed. Paths within macros count as far as they begin with
 //! `crate`. Modules that are on circles today stand in a list, from which those go that are on none any more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,6 +23,7 @@ const ON_CIRCLES: &[(&str, &[&str])] = &[
     ("bowline", &["coll_table", "model_file", "record", "report", "stack"]),
     ("bowline-base", &["copy", "doorbell", "job", "view"]),
     ("bowline-bench", &["build", "plot", "report", "run", "source", "table", "traffic", "venv"]),
+    ("bowline-examples", &["client", "server"]),
     ("bowline-launch", &["agent", "run"]),
     ("bowline-model", &["coll", "fit"]),
     ("bowline-mpi", &["coll", "comm", "handles", "op", "process", "record", "topo", "world"]),
@@ -60,12 +61,12 @@ const ON_CIRCLES: &[(&str, &[&str])] = &[
         &[
             "addr",
             "buffers",
-            "cable",
+            "link_check",
             "disconnect",
             "failure",
             "iface",
             "info",
-            "life",
+            "liveness",
             "md",
             "net",
             "peer",
@@ -80,9 +81,9 @@ const ON_CIRCLES: &[(&str, &[&str])] = &[
         "bowline-receive-queue",
         &["damage", "inbox", "lane", "link", "post", "remote", "rings", "route", "seal", "settle"],
     ),
-    ("bowline-shm", &["accept", "connect", "guests", "iface", "post", "rare", "receive"]),
+    ("bowline-shm", &["accept", "connect", "guests", "iface", "post", "slow_path", "receive"]),
     ("bowline-sim", &["iface", "net", "network"]),
-    ("bowline-tcp", &["connect", "iface", "listener", "receive", "stranger"]),
+    ("bowline-tcp", &["connect", "iface", "listener", "receive", "handshake"]),
     (
         "bowline-ucp",
         &[
@@ -139,19 +140,21 @@ struct Graph {
     names: BTreeMap<String, String>,
 }
 
-/// Looks at every library of the workspace.
+/// Looks at the library of every package, or at its program where it has none.
 pub(super) fn check(
     metadata: &Metadata,
     root: &Path,
     files: &[TextFile],
     findings: &mut Vec<Finding>,
 ) {
+    let mut seen = BTreeSet::new();
     for package in &metadata.packages {
         let is_library = |kind: &TargetKind| matches!(kind, TargetKind::Lib | TargetKind::CDyLib);
-        let Some(target) = package.targets.iter().find(|target| target.kind.iter().any(is_library))
-        else {
-            continue;
+        let of_kind = |kind: &dyn Fn(&TargetKind) -> bool| {
+            package.targets.iter().find(|target| target.kind.iter().any(kind))
         };
+        let is_program = |kind: &TargetKind| matches!(kind, TargetKind::Bin);
+        let Some(target) = of_kind(&is_library).or_else(|| of_kind(&is_program)) else { continue };
         let Ok(below) = target.src_path.as_std_path().strip_prefix(root) else { continue };
         let below = below.to_string_lossy().replace('\\', "/");
         let Some((directory, _)) = below.rsplit_once('/') else { continue };
@@ -163,11 +166,16 @@ pub(super) fn check(
                 taken.then_some((inner, file.text.as_str()))
             })
             .collect();
+        seen.insert(package.name.as_str());
         let listed = ON_CIRCLES.iter().find(|(name, _)| *name == package.name.as_str());
         let listed = listed.map_or(&[][..], |(_, modules)| modules);
         for message in messages(&graph(&of_crate), listed) {
             findings.push(Finding::error(&below, 0, message));
         }
+    }
+    for (name, _) in ON_CIRCLES.iter().filter(|(name, _)| !seen.contains(name)) {
+        let message = format!("there is no crate `{name}`: take it from the list");
+        findings.push(Finding::error("xtask/src/tidy/circles.rs", 0, message));
     }
 }
 
@@ -247,15 +255,15 @@ fn graph(files: &[(&str, &str)]) -> Graph {
     for (_, file) in parsed.iter().filter(|(module, _)| module.is_empty()) {
         for item in &file.items {
             if let Item::Use(item) = item {
-                expand(&item.tree, &mut Vec::new(), &mut |path| {
+                expand(&item.tree, &mut Vec::new(), &mut |path, name| {
                     let path = match path {
                         [first, rest @ ..] if first == "self" || first == "crate" => rest,
                         path => path,
                     };
-                    if let [module, .., name] = path
+                    if let ([module, _, ..], Some(name)) = (path, name)
                         && graph.uses.contains_key(module)
                     {
-                        graph.names.insert(name.clone(), module.clone());
+                        graph.names.insert(name.to_owned(), module.clone());
                     }
                 });
             }
@@ -296,29 +304,26 @@ fn is_test(attribute: &Attribute) -> bool {
     list.path.is_ident("cfg") && (tokens == "test" || tokens.starts_with("all(test"))
 }
 
-/// Every path of a tree of imports.
-fn expand(tree: &UseTree, before: &mut Vec<String>, act: &mut dyn FnMut(&[String])) {
-    match tree {
+/// Every path of a tree of imports, with the name that it has from then on; `*` gives none.
+fn expand(tree: &UseTree, before: &mut Vec<String>, act: &mut dyn FnMut(&[String], Option<&str>)) {
+    let (ident, name) = match tree {
         UseTree::Path(path) => {
             before.push(path.ident.to_string());
             expand(&path.tree, before, act);
             before.pop();
+            return;
         }
         UseTree::Group(group) => {
             group.items.iter().for_each(|item| expand(item, before, act));
+            return;
         }
-        UseTree::Name(name) => {
-            before.push(name.ident.to_string());
-            act(before);
-            before.pop();
-        }
-        UseTree::Rename(rename) => {
-            before.push(rename.ident.to_string());
-            act(before);
-            before.pop();
-        }
-        UseTree::Glob(_) => act(before),
-    }
+        UseTree::Glob(_) => return act(before, None),
+        UseTree::Name(name) => (&name.ident, &name.ident),
+        UseTree::Rename(rename) => (&rename.ident, &rename.rename),
+    };
+    before.push(ident.to_string());
+    act(before, Some(&name.to_string()));
+    before.pop();
 }
 
 /// Collects what a file names at the root of its crate.
@@ -403,7 +408,7 @@ impl<'a> Visit<'a> for Reader {
     }
 
     fn visit_item_use(&mut self, item: &'a ItemUse) {
-        expand(&item.tree, &mut Vec::new(), &mut |path| self.path(path));
+        expand(&item.tree, &mut Vec::new(), &mut |path, _| self.path(path));
     }
 
     fn visit_path(&mut self, path: &'a syn::Path) {
@@ -436,7 +441,7 @@ mod tests {
     fn paths_from_the_root_and_upwards_name_modules() {
         let files = [
             ("lib.rs", "mod a; mod b; mod c; pub use b::Name; use crate::c::{Other as Third};"),
-            ("a.rs", "use crate::{Name, b::X}; fn f() { crate::c::g() }"),
+            ("a.rs", "use crate::{Name, b::X}; fn f() { crate::Third::g() }"),
             ("b.rs", "use super::c; mod inner { use super::super::a; }"),
             ("b/deep.rs", "use super::inner; use super::super::c::x; use self::a;"),
             ("c.rs", "fn f() -> u8 { println!(\"{}\", crate::a::value()); 0 }"),

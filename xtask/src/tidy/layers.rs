@@ -132,7 +132,17 @@ const LAW: &[Layer] = &[
     // Measures the modes of progress over transports.
     layer(
         "bowline-bench-progress",
-        &[BASE, UCT, UCP, "bowline-shm", "bowline-sim", "bowline-mpi", "bowline", "bowline-bench"],
+        &[
+            BASE,
+            UCT,
+            UCP,
+            "bowline-shm",
+            "bowline-sim",
+            "bowline-receive-queue",
+            "bowline-mpi",
+            "bowline",
+            "bowline-bench",
+        ],
         &[],
     ),
     // Tasks of the workspace; nothing that is shipped depends on them.

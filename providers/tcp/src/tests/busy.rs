@@ -31,7 +31,7 @@ fn doze(side: &mut Side, sleeps: u32) -> (u32, u32) {
 fn a_listener_that_cannot_be_served_lets_sleep() {
     let _dog = watchdog("a_listener_that_cannot_be_served_lets_sleep");
     let mut few = options();
-    few.strangers = 4;
+    few.handshakes = 4;
     let mut a = Side::open(few);
     // Always more that wait than there are places, and new ones in place of those that lost theirs.
     let mut idle: Vec<Raw> = (0..60).map(|_| Raw::connect(&a)).collect();
@@ -43,12 +43,12 @@ fn a_listener_that_cannot_be_served_lets_sleep() {
     }
     assert_eq!(ready, 20, "it never sleeps: {busy} times busy");
     assert!(busy < 1000, "{busy} times busy for {ready} sleeps");
-    assert!(a.strangers() <= 4);
+    assert!(a.handshakes() <= 4);
     // They are served in their turn all the while.
     let mut b = Side::open(options());
     works(&mut b, &mut a);
     drop(idle);
-    until(&mut [&mut a], |sides| sides[0].strangers() == 0);
+    until(&mut [&mut a], |sides| sides[0].handshakes() == 0);
 }
 
 fn descriptors() -> usize {
@@ -96,8 +96,8 @@ fn clients_that_have_gone_leave_nothing() {
     assert_eq!(server.iface.peer_memory(), memory, "bytes and peers");
     assert_eq!(server.iface.peers.len(), numbers, "numbers of peers");
     assert!(numbers <= 2, "{numbers} numbers for one client at a time");
-    assert_eq!(server.iface.strangers.iter().flatten().count(), 0);
-    assert!(server.iface.strangers.len() <= 2);
+    assert_eq!(server.iface.handshakes.iter().flatten().count(), 0);
+    assert!(server.iface.handshakes.len() <= 2);
     println!(
         "{clients} clients; descriptors of the process after a quarter {fds}, now {}",
         descriptors()
@@ -144,7 +144,7 @@ fn clients_that_stay_are_ended() {
     let mut unanswered = Raw::connect(&server);
     unanswered.ask(&mut server, at);
     until(&mut [&mut server], |sides| sides[0].iface.next_request().is_some());
-    until(&mut [&mut server], |sides| sides[0].strangers() == 0);
+    until(&mut [&mut server], |sides| sides[0].handshakes() == 0);
     let answer = unanswered.hear(&mut server, 56).expect("it is told");
     assert_eq!(answer[8], 3, "rejected");
     unanswered.dropped(&mut server);

@@ -95,7 +95,7 @@ fn rejected_requests_say_why() {
     hasty.iface.connect_to(at, b"quick").unwrap();
     let request = next(&mut hasty, &mut server);
     hasty.iface.abandon();
-    until(&mut [&mut server], |sides| sides[0].strangers() == 0);
+    until(&mut [&mut server], |sides| sides[0].handshakes() == 0);
     let late = server.iface.accept_request(request.id, &[]).unwrap_err().to_string();
     assert!(late.contains("given up"), "{late}");
     // One without the secret is not even shown.

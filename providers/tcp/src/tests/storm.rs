@@ -55,7 +55,7 @@ fn one_connection_for_each_pair_and_nothing_lost() {
                 assert!(stream.map(|message| message.header[0]).eq(0..EACH), "seed {seed}");
             }
             assert_eq!(side.iface.open as usize, MEMBERS - 1, "seed {seed}: connections");
-            assert_eq!(side.strangers(), 0, "seed {seed}");
+            assert_eq!(side.handshakes(), 0, "seed {seed}");
             duplicates += side.iface.counters().duplicates;
         }
     }

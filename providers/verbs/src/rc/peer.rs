@@ -10,7 +10,7 @@
 //! and carries the peer's messages whether there is an endpoint or not. A broken one is gone at
 //! once: its queue pair is stopped and destroyed, so that the device touches nothing any more,
 //! then every operation under way is answered with the failure, then the failure is told. That to
-//! the interface itself is made otherwise (`own`) and breaks alike.
+//! the interface itself is made otherwise (`loopback`) and fails alike.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
-use super::breaks::failure_from;
+use super::disconnect::failure_from;
 use super::peer::{Holds, Op};
 use super::{Arrived, RcIface};
 use crate::control::LOOKS;

@@ -28,7 +28,7 @@ fn another_secret_is_refused_on_both_sides() {
     let hello = raw.hello(&a);
     raw.introduce(&mut a, &hello, [4; 32], &[]);
     raw.dropped(&mut a);
-    assert_eq!(a.iface.counters().snapshot().value("strangers_dropped"), Some(1));
+    assert_eq!(a.iface.counters().snapshot().value("handshakes_dropped"), Some(1));
     assert!(b.seen.messages.is_empty() && a.seen.messages.is_empty());
     let mut c = Side::open(options());
     works(&mut c, &mut a);
@@ -77,9 +77,9 @@ fn garbage_is_dropped_and_costs_bounded_memory() {
         raw.say(&bytes);
         raw.stream.shutdown(std::net::Shutdown::Write).unwrap();
         raw.dropped(&mut a);
-        assert!(a.strangers() <= 2, "strangers that ended stay");
+        assert!(a.handshakes() <= 2, "handshakes that ended stay");
     }
-    assert!(a.iface.counters().snapshot().value("strangers_dropped").unwrap() > 100);
+    assert!(a.iface.counters().snapshot().value("handshakes_dropped").unwrap() > 100);
     assert!(a.seen.failed.is_empty() && a.seen.messages.is_empty());
     let mut b = Side::open(options());
     works(&mut a, &mut b);
@@ -87,32 +87,32 @@ fn garbage_is_dropped_and_costs_bounded_memory() {
 }
 
 #[test]
-fn silent_strangers_make_room_and_end() {
-    let _dog = watchdog("silent_strangers_make_room_and_end");
+fn silent_handshakes_make_room_and_end() {
+    let _dog = watchdog("silent_handshakes_make_room_and_end");
     let mut few = options();
-    few.strangers = 4;
+    few.handshakes = 4;
     few.handshake_timeout = Duration::from_millis(300);
     let mut a = Side::open(few);
     let mut silent: Vec<Raw> = (0..40).map(|_| Raw::connect(&a)).collect();
     silent.iter_mut().for_each(|raw| raw.say(b"B"));
     let mut b = Side::open(options());
-    // A peer comes through although strangers hold all places and more are queued before it.
+    // A peer comes through although handshakes hold all places and more are queued before it.
     let ep = b.iface.connect(&a.iface.address()).unwrap();
     b.post(ep, 1);
     until(&mut [&mut a, &mut b], |sides| {
-        assert!(sides[0].strangers() <= 4);
+        assert!(sides[0].handshakes() <= 4);
         !sides[0].seen.messages.is_empty()
     });
     for raw in &mut silent {
         raw.dropped(&mut a);
     }
-    assert_eq!(a.strangers(), 0);
+    assert_eq!(a.handshakes(), 0);
     assert!(b.seen.failed.is_empty());
 }
 
 #[test]
-fn strangers_that_leave_at_any_stage_leave_nothing() {
-    let _dog = watchdog("strangers_that_leave_at_any_stage_leave_nothing");
+fn handshakes_that_leave_at_any_stage_leave_nothing() {
+    let _dog = watchdog("handshakes_that_leave_at_any_stage_leave_nothing");
     let mut a = Side::open(options());
     for stage in 0..4 {
         let mut raw = Raw::connect(&a);
@@ -130,7 +130,7 @@ fn strangers_that_leave_at_any_stage_leave_nothing() {
         let failures = usize::from(stage == 3);
         // One that is gone right after its AUTH was a peer for a moment.
         until(&mut [&mut a], |sides| {
-            sides[0].strangers() == 0 && sides[0].seen.failed.len() >= failures
+            sides[0].handshakes() == 0 && sides[0].seen.failed.len() >= failures
         });
     }
     assert_eq!(a.seen.failed.len(), 1);
@@ -188,5 +188,5 @@ fn a_listener_that_hangs_up_ends_in_an_error() {
     until(&mut [&mut b], |sides| !sides[0].seen.failed.is_empty());
     server.join().unwrap();
     assert_eq!(b.seen.failed[0].2, PeerFailure::Died);
-    assert_eq!(b.strangers(), 0);
+    assert_eq!(b.handshakes(), 0);
 }

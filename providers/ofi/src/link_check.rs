@@ -31,11 +31,11 @@ struct Seen {
 
 /// The connections of this process that are stuck, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Cables {
+pub(crate) struct LinkChecks {
     stuck: HashMap<Ends, Instant>,
 }
 
-impl Cables {
+impl LinkChecks {
     /// Looks at the connections to `hosts`; returns those of them that are silent for `time`.
     pub(crate) fn silent(&mut self, hosts: &[IpAddr], time: Duration) -> Vec<IpAddr> {
         let now = Instant::now();
@@ -127,21 +127,25 @@ mod tests {
         let second = Duration::from_secs(1);
         let start = Instant::now() + 100 * second;
         let seen = |waits, answered| HashMap::from([(pair(1), Seen { waits, answered })]);
-        let mut cables = Cables::default();
+        let mut link_checks = LinkChecks::default();
         // Long silence with nothing to be answered, then a message.
-        cables.note(&seen(false, 60 * second), start);
-        assert!(cables.stuck.is_empty());
-        cables.note(&seen(true, 61 * second), start + second);
-        assert_eq!(cables.stuck.get(&pair(1)), Some(&(start + second)), "not the silence before");
+        link_checks.note(&seen(false, 60 * second), start);
+        assert!(link_checks.stuck.is_empty());
+        link_checks.note(&seen(true, 61 * second), start + second);
+        assert_eq!(
+            link_checks.stuck.get(&pair(1)),
+            Some(&(start + second)),
+            "not the silence before"
+        );
         // Still none: the time goes on from there.
-        cables.note(&seen(true, 64 * second), start + 4 * second);
-        assert_eq!(cables.stuck.get(&pair(1)), Some(&(start + second)));
+        link_checks.note(&seen(true, 64 * second), start + 4 * second);
+        assert_eq!(link_checks.stuck.get(&pair(1)), Some(&(start + second)));
         // An answer, and another message that waits: a new time.
-        cables.note(&seen(true, second / 2), start + 5 * second);
-        assert_eq!(cables.stuck.get(&pair(1)), Some(&(start + 5 * second)));
+        link_checks.note(&seen(true, second / 2), start + 5 * second);
+        assert_eq!(link_checks.stuck.get(&pair(1)), Some(&(start + 5 * second)));
         // A connection that is gone is forgotten.
-        cables.note(&HashMap::new(), start + 6 * second);
-        assert!(cables.stuck.is_empty());
+        link_checks.note(&HashMap::new(), start + 6 * second);
+        assert!(link_checks.stuck.is_empty());
     }
 
     /// A peer that reads nothing has a full window, and its kernel still answers.
@@ -156,11 +160,11 @@ mod tests {
             sent += written;
         }
         let hosts = [IpAddr::from([127, 0, 0, 1])];
-        let mut cables = Cables::default();
+        let mut link_checks = LinkChecks::default();
         // Long enough for the kernel to have asked for a window a few times.
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
-            let silent = cables.silent(&hosts, Duration::from_secs(2));
+            let silent = link_checks.silent(&hosts, Duration::from_secs(2));
             assert!(silent.is_empty(), "a full window is not silence");
             std::thread::sleep(Duration::from_millis(100));
         }

@@ -3,11 +3,11 @@
 
 /// Asks the kernel to let the calling thread take its processor soon after each wake-up, for a short
 /// time: a time slice of 0.1 ms, which is the least. With the usual slice of some milliseconds a woken
-/// thread waits, since Linux 6.6, until the slice of whoever computes there is over.
+/// thread waits, since Linux 6.6, until the slice of the thread that computes there is over.
 ///
-/// Kernels that know no slices of threads (before 6.12) have nothing of it, and whoever may not ask
-/// goes on as before: it is a matter of speed alone.
-pub fn be_prompt() {
+/// Where the kernel knows no slices of threads (before 6.12) or refuses, the thread goes on as before: this is about
+/// speed alone.
+pub fn request() {
     let mut attr = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
         sched_policy: 0,
@@ -37,7 +37,7 @@ pub fn be_prompt() {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn whoever_asks_goes_on() {
-        std::thread::spawn(super::be_prompt).join().unwrap();
+    fn a_thread_that_asks_goes_on() {
+        std::thread::spawn(super::request).join().unwrap();
     }
 }

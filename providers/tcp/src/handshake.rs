@@ -1,4 +1,4 @@
-//! Handshakes: connections that have not proved yet who they are.
+//! Handshakes: connections whose peers have not proved yet that they know the secret.
 //!
 //! ```text
 //!   client   Reaching ──► Challenge ──► Answer ──► a peer's connection
@@ -8,8 +8,8 @@
 //! What the messages are is in [`crate::hello`], what they prove in [`crate::auth`], and who wins
 //! when both sides connect at once in [`crate::connect`].
 //!
-//! A stranger costs a descriptor and at most one message of memory, and has a limited time. There
-//! is a limited number of them; when it is reached, those that have been silent longest make room.
+//! A handshake costs a descriptor and at most one message of memory, and has a limited time. There
+//! is a limited number of them; when it is reached, those that have been silent longest are dropped.
 //! A peer that loses its place, for instance because it computes, tries again.
 
 use std::net::SocketAddr;
@@ -28,8 +28,8 @@ use crate::hello::{
 use crate::iface::{TcpIface, random, tag};
 use crate::socket;
 
-/// A stranger that makes room for others has been here at least this long.
-const MAKES_ROOM: Duration = Duration::from_millis(100);
+/// A handshake that is dropped for another one has been under way at least this long.
+const REPLACEABLE_AFTER: Duration = Duration::from_millis(100);
 /// Newcomers accepted in one look.
 const WELCOMES: usize = 64;
 
@@ -51,9 +51,9 @@ pub(crate) enum Role {
     Server { listener: u32, from: SocketAddr },
 }
 
-/// A connection on probation.
+/// A connection whose peer has not proved yet that it knows the secret.
 #[derive(Debug)]
-pub(crate) struct Stranger {
+pub(crate) struct Handshake {
     pub(crate) socket: OwnedFd,
     pub(crate) stage: Stage,
     pub(crate) role: Role,
@@ -78,14 +78,14 @@ enum Filled {
     Bad(BadHello),
 }
 
-/// What becomes of a stranger.
+/// What becomes of a handshake.
 pub(crate) enum Fate {
     Stays,
     /// It is gone, or has become something else.
     Over,
 }
 
-impl Stranger {
+impl Handshake {
     pub(crate) fn client(socket: OwnedFd, peer: u32, hello: &Hello) -> Self {
         let role = Role::Client { peer };
         Self::new(socket, Stage::Reaching, role, hello.encode())
@@ -162,49 +162,49 @@ impl Stranger {
 }
 
 impl TcpIface {
-    /// Takes in a stranger and names it.
-    pub(crate) fn add_stranger(&mut self, mut stranger: Stranger) -> Option<u32> {
-        let free = self.strangers.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.strangers.len()) as u32;
+    /// Takes in a handshake and names it.
+    pub(crate) fn add_handshake(&mut self, mut handshake: Handshake) -> Option<u32> {
+        let free = self.handshakes.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.handshakes.len()) as u32;
         let mut flags = EventFlags::IN | EventFlags::RDHUP;
-        if stranger.stage == Stage::Reaching {
+        if handshake.stage == Stage::Reaching {
             flags |= EventFlags::OUT;
         }
-        if let Err(error) = self.watch(stranger.socket.as_fd(), tag::STRANGER, index, flags) {
+        if let Err(error) = self.watch(handshake.socket.as_fd(), tag::HANDSHAKE, index, flags) {
             tracing::warn!(%error, "cannot take in a connection");
             return None;
         }
-        stranger.number = self.next_stranger;
-        self.next_stranger += 1;
+        handshake.number = self.next_handshake;
+        self.next_handshake += 1;
         match free {
-            Some(free) => self.strangers[free] = Some(Box::new(stranger)),
-            None => self.strangers.push(Some(Box::new(stranger))),
+            Some(free) => self.handshakes[free] = Some(Box::new(handshake)),
+            None => self.handshakes.push(Some(Box::new(handshake))),
         }
         self.restless += 1;
         self.set_timer();
         Some(index)
     }
 
-    /// Takes a stranger out; its socket is still watched.
-    pub(crate) fn take_stranger(&mut self, index: u32) -> Option<Box<Stranger>> {
-        let stranger = self.strangers.get_mut(index as usize)?.take()?;
+    /// Takes a handshake out; its socket is still watched.
+    pub(crate) fn take_handshake(&mut self, index: u32) -> Option<Box<Handshake>> {
+        let handshake = self.handshakes.get_mut(index as usize)?.take()?;
         self.restless -= 1;
         self.requests.retain(|&waiting| waiting != index);
-        Some(stranger)
+        Some(handshake)
     }
 
-    pub(crate) fn drop_stranger(&mut self, index: u32) {
-        if let Some(stranger) = self.take_stranger(index) {
+    pub(crate) fn drop_handshake(&mut self, index: u32) {
+        if let Some(handshake) = self.take_handshake(index) {
             // A forked child may hold the socket, so closing alone would not do it.
-            let _ = rustix::event::epoll::delete(&self.epoll, &stranger.socket);
+            let _ = rustix::event::epoll::delete(&self.epoll, &handshake.socket);
         }
         self.set_timer();
     }
 
     /// Accepts who has come to a listener.
-    pub(crate) fn welcome_strangers(&mut self, listener: u32) {
+    pub(crate) fn welcome_handshakes(&mut self, listener: u32) {
         for _ in 0..WELCOMES {
-            if !self.room_for_a_stranger() {
+            if !self.room_for_a_handshake() {
                 return self.pause_listener(listener, true);
             }
             let Some(listening) = self.listeners.get(&listener) else { return };
@@ -215,7 +215,7 @@ impl TcpIface {
                         tracing::debug!(%error, "a connection ended before it was accepted");
                         continue;
                     }
-                    self.add_stranger(Stranger::server(socket, listener, from));
+                    self.add_handshake(Handshake::server(socket, listener, from));
                 }
                 Ok(None) => return self.pause_listener(listener, false),
                 Err(error) => {
@@ -229,62 +229,62 @@ impl TcpIface {
         }
     }
 
-    /// Whether one more stranger may come in; the oldest makes room if it is old enough.
-    fn room_for_a_stranger(&mut self) -> bool {
-        let served = |stranger: &&Stranger| {
-            matches!(stranger.role, Role::Server { .. }) && stranger.stage != Stage::User
+    /// Whether one more handshake may come in; the oldest is dropped for it if it is old enough.
+    fn room_for_a_handshake(&mut self) -> bool {
+        let served = |handshake: &&Handshake| {
+            matches!(handshake.role, Role::Server { .. }) && handshake.stage != Stage::User
         };
-        let all = self.strangers.iter().flatten().map(|stranger| &**stranger).filter(served);
-        if all.count() < self.options.strangers as usize {
+        let all = self.handshakes.iter().flatten().map(|handshake| &**handshake).filter(served);
+        if all.count() < self.options.handshakes as usize {
             return true;
         }
         let oldest = (0..)
-            .zip(&self.strangers)
-            .filter_map(|(index, stranger)| Some((index, stranger.as_deref()?)))
-            .filter(|(_, stranger)| served(stranger))
-            .min_by_key(|(_, stranger)| stranger.since)
-            .filter(|(_, stranger)| stranger.since.elapsed() >= MAKES_ROOM)
+            .zip(&self.handshakes)
+            .filter_map(|(index, handshake)| Some((index, handshake.as_deref()?)))
+            .filter(|(_, handshake)| served(handshake))
+            .min_by_key(|(_, handshake)| handshake.since)
+            .filter(|(_, handshake)| handshake.since.elapsed() >= REPLACEABLE_AFTER)
             .map(|(index, _): (u32, _)| index);
         let Some(oldest) = oldest else { return false };
-        self.refuse_stranger(oldest, "it was silent while others wanted its place");
+        self.refuse_handshake(oldest, "it was silent while others wanted its place");
         true
     }
 
-    /// Drops a stranger for a reason that is logged once.
+    /// Drops a handshake for a reason that is logged once.
     #[cold]
-    fn refuse_stranger(&mut self, index: u32, why: &str) {
-        self.counters.strangers_dropped += 1;
-        if let Some(Some(stranger)) = self.strangers.get(index as usize)
-            && let Role::Server { from, .. } = stranger.role
-            && !std::mem::replace(&mut self.stranger_logged, true)
+    fn refuse_handshake(&mut self, index: u32, why: &str) {
+        self.counters.handshakes_dropped += 1;
+        if let Some(Some(handshake)) = self.handshakes.get(index as usize)
+            && let Role::Server { from, .. } = handshake.role
+            && !std::mem::replace(&mut self.handshake_logged, true)
         {
             tracing::warn!(
                 %from,
                 why,
                 "dropped a connection that is not of this job; others are dropped without another \
-                 line here, see the counter strangers_dropped"
+                 line here, see the counter handshakes_dropped"
             );
         }
-        self.drop_stranger(index);
+        self.drop_handshake(index);
     }
 
-    /// Drops strangers whose time is over.
-    pub(crate) fn overdue_strangers(&mut self, now: Instant) {
-        for index in 0..self.strangers.len() as u32 {
-            let Some(Some(stranger)) = self.strangers.get(index as usize) else { continue };
-            let age = now.saturating_duration_since(stranger.since);
-            match (stranger.role, stranger.stage) {
+    /// Drops handshakes whose time is over.
+    pub(crate) fn overdue_handshakes(&mut self, now: Instant) {
+        for index in 0..self.handshakes.len() as u32 {
+            let Some(Some(handshake)) = self.handshakes.get(index as usize) else { continue };
+            let age = now.saturating_duration_since(handshake.since);
+            match (handshake.role, handshake.stage) {
                 // The client has given up by itself after that time.
                 (_, Stage::User) if age >= self.options.connect_timeout => {
                     self.reject_overdue(index)
                 }
                 (_, Stage::User) => {}
                 (Role::Server { .. }, _) if age >= self.options.handshake_timeout => {
-                    self.refuse_stranger(index, "it did not finish its handshake in time");
+                    self.refuse_handshake(index, "it did not finish its handshake in time");
                 }
                 // The kernel gets no answer from that host.
                 (Role::Client { peer }, Stage::Reaching) if age >= self.options.timeout => {
-                    self.drop_stranger(index);
+                    self.drop_handshake(index);
                     self.place_failed(peer, Setback::SILENCE);
                 }
                 _ => {}
@@ -295,88 +295,89 @@ impl TcpIface {
     /// A request that the user has not answered is over.
     #[cold]
     fn reject_overdue(&mut self, index: u32) {
-        if let Some(stranger) = self.take_stranger(index) {
-            let _ = self.say_answer(&stranger, Verdict::Rejected, &[]);
+        if let Some(handshake) = self.take_handshake(index) {
+            let _ = self.say_answer(&handshake, Verdict::Rejected, &[]);
         }
     }
 
     /// Goes on with a handshake as far as what has come allows.
-    pub(crate) fn step_stranger(&mut self, index: u32) {
-        let Some(Some(stranger)) = self.strangers.get_mut(index as usize) else { return };
-        let kind = match stranger.stage {
+    pub(crate) fn step_handshake(&mut self, index: u32) {
+        let Some(Some(handshake)) = self.handshakes.get_mut(index as usize) else { return };
+        let kind = match handshake.stage {
             Stage::Reaching => return self.step_reaching(index),
             Stage::User => return self.step_waiting(index),
             Stage::Await(kind) => kind,
         };
-        match stranger.fill(kind) {
+        match handshake.fill(kind) {
             Filled::Part => {}
-            Filled::Gone => self.stranger_gone(index),
-            Filled::Bad(bad) => self.stranger_bad(index, bad),
+            Filled::Gone => self.handshake_gone(index),
+            Filled::Bad(bad) => self.handshake_bad(index, bad),
             Filled::Whole => {
-                let mut stranger = self.strangers[index as usize].take().expect("looked at above");
-                let message = std::mem::take(&mut stranger.buffer);
+                let mut handshake =
+                    self.handshakes[index as usize].take().expect("looked at above");
+                let message = std::mem::take(&mut handshake.buffer);
                 let fate = match kind {
-                    Kind::Hello => self.heard_hello(&mut stranger, &message),
-                    Kind::Challenge => self.heard_challenge(&mut stranger, &message),
-                    Kind::Auth => self.heard_auth(&mut stranger, &message),
-                    Kind::Answer => self.heard_answer(&mut stranger, &message),
+                    Kind::Hello => self.heard_hello(&mut handshake, &message),
+                    Kind::Challenge => self.heard_challenge(&mut handshake, &message),
+                    Kind::Auth => self.heard_auth(&mut handshake, &message),
+                    Kind::Answer => self.heard_answer(&mut handshake, &message),
                 };
                 // It stays in its place in any case: what follows looks there.
-                self.strangers[index as usize] = Some(stranger);
+                self.handshakes[index as usize] = Some(handshake);
                 match fate {
                     Ok(next) => {
                         if let Fate::Stays = self.go_on(index, next) {
                             // More may have come already.
-                            self.step_stranger(index);
+                            self.step_handshake(index);
                         }
                     }
-                    Err(bad) => self.stranger_bad(index, bad),
+                    Err(bad) => self.handshake_bad(index, bad),
                 }
             }
         }
     }
 
     /// The stream ended in the middle of a handshake.
-    fn stranger_gone(&mut self, index: u32) {
-        let Some(Some(stranger)) = self.strangers.get(index as usize) else { return };
-        let role = stranger.role;
-        self.drop_stranger(index);
+    fn handshake_gone(&mut self, index: u32) {
+        let Some(Some(handshake)) = self.handshakes.get(index as usize) else { return };
+        let role = handshake.role;
+        self.drop_handshake(index);
         if let Role::Client { peer } = role {
             self.try_again(peer);
         }
     }
 
     #[cold]
-    fn stranger_bad(&mut self, index: u32, bad: BadHello) {
-        let Some(Some(stranger)) = self.strangers.get(index as usize) else { return };
-        match stranger.role {
-            Role::Server { .. } => self.refuse_stranger(index, &bad.to_string()),
+    fn handshake_bad(&mut self, index: u32, bad: BadHello) {
+        let Some(Some(handshake)) = self.handshakes.get(index as usize) else { return };
+        match handshake.role {
+            Role::Server { .. } => self.refuse_handshake(index, &bad.to_string()),
             Role::Client { peer } => {
                 tracing::warn!(why = %bad, "the peer's listener is not of this job");
-                self.drop_stranger(index);
+                self.drop_handshake(index);
                 self.place_failed(peer, Setback::lasting(bowline_uct::PeerFailure::Refused));
             }
         }
     }
 
     fn step_reaching(&mut self, index: u32) {
-        let Some(Some(stranger)) = self.strangers.get_mut(index as usize) else { return };
-        let Role::Client { peer } = stranger.role else { return };
-        match socket::connected(&stranger.socket) {
+        let Some(Some(handshake)) = self.handshakes.get_mut(index as usize) else { return };
+        let Role::Client { peer } = handshake.role else { return };
+        match socket::connected(&handshake.socket) {
             None => {}
             Some(Ok(())) => {
-                stranger.expect(Kind::Challenge);
-                let said = stranger.say(&[&stranger.hello]);
+                handshake.expect(Kind::Challenge);
+                let said = handshake.say(&[&handshake.hello]);
                 let flags = EventFlags::IN | EventFlags::RDHUP;
-                if let Some(Some(stranger)) = self.strangers.get(index as usize) {
-                    self.rewatch(stranger.socket.as_fd(), tag::STRANGER, index, flags);
+                if let Some(Some(handshake)) = self.handshakes.get(index as usize) {
+                    self.rewatch(handshake.socket.as_fd(), tag::HANDSHAKE, index, flags);
                 }
                 if said.is_err() {
-                    self.stranger_gone(index);
+                    self.handshake_gone(index);
                 }
             }
             Some(Err(error)) => {
-                self.drop_stranger(index);
+                self.drop_handshake(index);
                 self.place_failed(peer, Setback::of(error));
             }
         }
@@ -384,10 +385,10 @@ impl TcpIface {
 
     /// A client that waits for the user's decision says nothing; if it does, or ends, it is over.
     fn step_waiting(&mut self, index: u32) {
-        self.drop_stranger(index);
+        self.drop_handshake(index);
     }
 
-    fn heard_hello(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
+    fn heard_hello(&mut self, s: &mut Handshake, message: &[u8]) -> Result<Next, BadHello> {
         Hello::decode(message)?;
         s.hello.copy_from_slice(message);
         let mut nonce = [0; 32];
@@ -400,7 +401,7 @@ impl TcpIface {
         Ok(if s.say(&[&s.challenge]).is_ok() { Next::Wait } else { Next::Gone })
     }
 
-    fn heard_challenge(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
+    fn heard_challenge(&mut self, s: &mut Handshake, message: &[u8]) -> Result<Next, BadHello> {
         let (challenge, mac) = Challenge::decode(message)?;
         let signed = &message[..CHALLENGE_SIGNED];
         if !self.options.secret.verify(auth::SERVER, &[&s.hello, signed], mac) {
@@ -423,7 +424,7 @@ impl TcpIface {
         Ok(if s.say(&[&front, &s.auth, &private]).is_ok() { Next::Wait } else { Next::Gone })
     }
 
-    fn heard_auth(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
+    fn heard_auth(&mut self, s: &mut Handshake, message: &[u8]) -> Result<Next, BadHello> {
         let (front, mac, private) = hello::decode_auth(message)?;
         let parts: [&[u8]; 4] = [&s.hello, &s.challenge, front, private];
         if !self.options.secret.verify(auth::CLIENT, &parts, mac) {
@@ -434,7 +435,7 @@ impl TcpIface {
         Ok(Next::Decide)
     }
 
-    fn heard_answer(&mut self, s: &mut Stranger, message: &[u8]) -> Result<Next, BadHello> {
+    fn heard_answer(&mut self, s: &mut Handshake, message: &[u8]) -> Result<Next, BadHello> {
         let (answer, (front, mac, private)) = Answer::decode(message)?;
         if !self.options.secret.verify(auth::ANSWER, &[&s.auth, front, private], mac) {
             return Err(BadHello::Malformed("its answer is not signed with the job's secret"));
@@ -446,7 +447,7 @@ impl TcpIface {
     fn go_on(&mut self, index: u32, next: Next) -> Fate {
         match next {
             Next::Wait => return Fate::Stays,
-            Next::Gone => self.stranger_gone(index),
+            Next::Gone => self.handshake_gone(index),
             Next::WrongPeer => self.wrong_peer(index),
             Next::Decide => self.decide(index),
             Next::Answered(answer) => self.obey(index, answer),
@@ -454,16 +455,16 @@ impl TcpIface {
         Fate::Over
     }
 
-    /// Says the last word of a handshake to a stranger.
+    /// Sends the last message of a handshake.
     pub(crate) fn say_answer(
         &self,
-        stranger: &Stranger,
+        handshake: &Handshake,
         verdict: Verdict,
         private: &[u8],
     ) -> Result<(), Errno> {
         let front = Answer { verdict, void: self.attempts }.encode(private);
-        let mac = self.options.secret.sign(auth::ANSWER, &[&stranger.auth, &front, private]);
-        stranger.say(&[&front, &mac, private])
+        let mac = self.options.secret.sign(auth::ANSWER, &[&handshake.auth, &front, private]);
+        handshake.say(&[&front, &mac, private])
     }
 }
 

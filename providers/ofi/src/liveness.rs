@@ -60,7 +60,7 @@ impl Presence {
 
     /// Ends as a crash would.
     pub(crate) fn crash(&self) {
-        // Release: pairs with the Acquire in `Life::state`; what was sent before is visible there.
+        // Release: pairs with the Acquire in `Liveness::state`; what was sent before is visible there.
         self.shared.word.store(GONE, Ordering::Release);
     }
 }
@@ -72,7 +72,7 @@ impl Drop for Presence {
         drop(all);
         // Relaxed: this interface alone writes the word.
         if self.shared.word.load(Ordering::Relaxed) == OPEN {
-            // Release: pairs with the Acquire in `Life::state`.
+            // Release: pairs with the Acquire in `Liveness::state`.
             self.shared.word.store(CLOSED, Ordering::Release);
         }
     }
@@ -83,9 +83,9 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// How a peer's life is known.
+/// How it is known whether a peer lives.
 #[derive(Debug)]
-pub(crate) enum Life {
+pub(crate) enum Liveness {
     /// Not at all from here.
     Far,
     /// Another process of this host.
@@ -99,7 +99,7 @@ pub(crate) enum Life {
     Here(Arc<Shared>),
 }
 
-/// What is known of a peer's life.
+/// Whether a peer lives, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Lives,
@@ -107,7 +107,7 @@ pub(crate) enum State {
     Dead,
 }
 
-impl Life {
+impl Liveness {
     /// Begins to watch the process at `home`; `None` when it is not there any more.
     pub(crate) fn watch(own: &Home, home: &Home, instance: u64) -> Option<Self> {
         if !own.near(home) {
@@ -174,8 +174,8 @@ impl Watch {
     }
 
     /// Watches a peer under a number; at the end of its process, [`ended`](Self::ended) says it.
-    pub(crate) fn add(&mut self, peer: u32, life: &Life) -> io::Result<()> {
-        if let Life::Process(fd) = life {
+    pub(crate) fn add(&mut self, peer: u32, liveness: &Liveness) -> io::Result<()> {
+        if let Liveness::Process(fd) = liveness {
             let data = epoll::EventData::new_u64(u64::from(peer));
             epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?;
             self.watched += 1;
@@ -184,8 +184,8 @@ impl Watch {
     }
 
     /// Stops watching a peer.
-    pub(crate) fn remove(&mut self, life: &Life) {
-        if let Life::Process(fd) = life {
+    pub(crate) fn remove(&mut self, liveness: &Liveness) {
+        if let Liveness::Process(fd) = liveness {
             // Already removed, or the descriptor is gone: nothing is watched either way.
             if epoll::delete(&self.epoll, fd).is_ok() {
                 self.watched -= 1;
@@ -223,16 +223,16 @@ mod tests {
     fn an_interface_of_this_process_is_watched() {
         let home = Home::current().expect("a process of Linux");
         let presence = Presence::new(77);
-        let life = Life::watch(&home, &home, 77).expect("it is present");
-        assert_eq!(life.state(), State::Lives);
+        let liveness = Liveness::watch(&home, &home, 77).expect("it is present");
+        assert_eq!(liveness.state(), State::Lives);
         drop(presence);
-        assert_eq!(life.state(), State::Closed);
-        assert!(Life::watch(&home, &home, 77).is_none());
+        assert_eq!(liveness.state(), State::Closed);
+        assert!(Liveness::watch(&home, &home, 77).is_none());
         let presence = Presence::new(78);
-        let life = Life::watch(&home, &home, 78).expect("it is present");
+        let liveness = Liveness::watch(&home, &home, 78).expect("it is present");
         presence.crash();
         drop(presence);
-        assert_eq!(life.state(), State::Dead);
+        assert_eq!(liveness.state(), State::Dead);
     }
 
     #[test]
@@ -243,16 +243,16 @@ mod tests {
         let start_time = bowline_base::job::start_time_of(pid).expect("it runs");
         let home = Home { pid, start_time, ..own };
         let mut watch = Watch::new().expect("a descriptor");
-        let life = Life::watch(&own, &home, 1).expect("it runs");
-        watch.add(5, &life).expect("room for one");
-        assert_eq!((life.state(), watch.ended()), (State::Lives, None));
+        let liveness = Liveness::watch(&own, &home, 1).expect("it runs");
+        watch.add(5, &liveness).expect("room for one");
+        assert_eq!((liveness.state(), watch.ended()), (State::Lives, None));
         let other = Home { start_time: start_time + 1, ..home };
-        assert!(Life::watch(&own, &other, 1).is_none(), "a recycled pid");
+        assert!(Liveness::watch(&own, &other, 1).is_none(), "a recycled pid");
         child.kill().expect("it is ours");
         child.wait().expect("it was killed");
-        assert_eq!((life.state(), watch.ended()), (State::Dead, Some(5)));
-        watch.remove(&life);
+        assert_eq!((liveness.state(), watch.ended()), (State::Dead, Some(5)));
+        watch.remove(&liveness);
         assert_eq!(watch.ended(), None);
-        assert!(matches!(Life::watch(&own, &Home { host: 0, ..home }, 1), Some(Life::Far)));
+        assert!(matches!(Liveness::watch(&own, &Home { host: 0, ..home }, 1), Some(Liveness::Far)));
     }
 }

@@ -4,7 +4,7 @@
 //! request is a connection of its own, proved with the secret that both sides must know, and closed
 //! once it was answered: by the client, and by the server if the client does not within
 //! `BOWLINE_TCP_HANDSHAKE_TIMEOUT`. A secret that people choose must be as hard to guess as a random one,
-//! since whoever reaches the listener is given a proof of it to try guesses on. What unauthenticated peers may cost is bounded there: their number
+//! since anybody who reaches the listener gets a message that proves it, and can test guesses on that. What unauthenticated peers may cost is bounded there: their number
 //! (`BOWLINE_TCP_HANDSHAKES`), the bytes they may send, and their time
 //! (`BOWLINE_TCP_HANDSHAKE_TIMEOUT`).
 

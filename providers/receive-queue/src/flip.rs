@@ -20,7 +20,7 @@ impl LaneCore {
     /// Whether senders have reserved something in the half that is theirs.
     pub(super) fn is_reserved(&self) -> bool {
         // Relaxed: a question. A device writes whole words, and a swap answers it before anything follows from
-        // it. Whoever has ended reserved before: the notice of its end ordered that.
+        // it. A peer that has ended reserved before that: the notice of its end ordered the two.
         self.counter().is_some_and(|word| word.load(Ordering::Relaxed) as u32 != 0)
     }
 

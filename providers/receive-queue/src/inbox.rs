@@ -20,7 +20,7 @@ pub(super) trait Inbox: Send {
     /// Whether messages are there, or a half to be flipped.
     fn has_messages(&mut self, lane: &LaneCore) -> bool;
 
-    /// Lets the queue go on past what the dead left, and tells of ends whose time has come.
+    /// Skips what dead senders have left in the queue, and reports the ends of peers that are due.
     fn settle(&mut self, lane: &mut LaneCore);
 
     /// The generation under which senders reserve now; of no use where they do not.

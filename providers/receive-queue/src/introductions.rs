@@ -74,14 +74,14 @@ impl LaneCore {
         }
     }
 
-    /// Whoever has this seat is not known; what it sends is dropped.
+    /// The sender in this slot is not known; its messages are dropped.
     fn refuse(&mut self, seat: u32, cookie: u32) {
         self.stats.strangers += 1;
         self.seats[seat as usize] = Seat { cookie, trust: Trust::Known, ..Seat::EMPTY };
     }
 
     /// The link of one that has introduced itself. If it cannot be reached, it has ended or is
-    /// ending: what it sent counts all the same.
+    /// ending: messages that it has sent are still delivered.
     fn link_of_sender(&mut self, address: &[u8], theirs: &Address, generation: u32) -> Option<u32> {
         let known = self.links.iter().position(|link| link.address == address);
         if let Some(known) = known {

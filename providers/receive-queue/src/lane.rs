@@ -152,7 +152,7 @@ impl QueueLane {
             if budget > told && core.closed.is_none() {
                 told += inbox.receive(core, sink, budget - told);
             } else if core.closed.is_some() {
-                // Whoever comes now is to hear of it.
+                // A peer that connects from now on has to learn of it.
                 core.mark_closed();
                 core.read_introductions(&mut **inbox);
             }

@@ -4,7 +4,7 @@
 //! messages: the receiver keeps a queue in memory that its peers reach, and they put messages
 //! into it by themselves. [`QueueLane`] does that over any [`Iface`], and is
 //! one itself, so that the engine above does not know the difference. The crate knows neither that engine
-//! nor any transport; [`with_messages`] is called by whoever puts the two together.
+//! nor any transport; the program that opens both calls [`with_messages`].
 //!
 //! The queue is SCMP as published (M. Rüfenacht's thesis, Edinburgh 2020, chapter 6): see
 //! [`bowline_base::scmp::published`], whose steps are posted here one by one. Receive memory does
@@ -59,7 +59,7 @@
 //! peer that means harm to others.
 //!
 //! **Sleep.** A put wakes nobody where a device does it: there the lane does not claim to wake, and
-//! whoever waits looks now and then. Where the target's progress does it
+//! a rank that waits looks now and then. Where the target's progress does it
 //! ([`RMA_WAKES`](bowline_uct::Caps::RMA_WAKES)) the lane wakes as the transport below does.
 //!
 //! # Thread safety

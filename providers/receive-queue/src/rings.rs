@@ -191,7 +191,7 @@ impl Inbox for RingInbox {
         self.any_has_messages(lane, |seat| seat.link != Seat::NOBODY)
     }
 
-    /// Nothing is to be settled: ends are told when the rings are empty.
+    /// Nothing has to be settled: the end of a peer is reported when its ring is empty.
     fn settle(&mut self, lane: &mut LaneCore) {
         lane.tell_ends(0, |lane, link, _| !self.any_has_messages(lane, |seat| seat.link == link));
     }

@@ -1,4 +1,4 @@
-//! The receiving side of the form with seals: a message tells by itself that it has landed. The queue is
+//! The receiving side of the form with seals: each message has a check that shows whether all of it is there. The queue is
 //! [`bowline_base::scmp::sealed`]; what its senders do is in `seal`.
 //!
 //! Two operations a message: a fetch-and-add that reserves, and a put. Nothing is finalised, no

@@ -4,7 +4,7 @@
 //! hardly ever comes. Instead the consumer asks, when a half does not settle and an introduced
 //! peer has ended.
 //!
-//! 1. The transport below tells of an end when nothing of that peer is under way any more. So
+//! 1. The transport below reports the end of a peer when nothing of that peer is under way any more. So
 //!    what it left is all there.
 //! 2. Every link has a *status word* in the memory of the sender: reservations begun, and those of
 //!    them not known to have ended (by the answer to the add to S or F). It is stored before a
@@ -18,7 +18,7 @@
 //!    not ended: its last, whose number stands in the mark of its messages. The messages of the
 //!    highest number of each dead sender are dropped; its last words may be lost although they
 //!    were finalised, but never come in pieces.
-//! 5. The end of a peer is told when the half that was active at the notice has been drained:
+//! 5. The end of a peer is reported when the half that was active at the notice has been drained:
 //!    its messages come before. While a flip by the device is under way nobody is told, since R and
 //!    what the consumer knows of it do not belong together; and which half was active at a notice
 //!    that came meanwhile is known only after it, when it is taken to be the later one.

@@ -13,9 +13,9 @@ use bowline_model::transport::TransportCosts;
 use bowline_uct::{Caps, EpId, Iface, OpenError};
 
 use crate::address::WorkerAddress;
-use crate::coop::Cursors;
 use crate::engine::LaneSink;
 use crate::error::ConnectError;
+use crate::proto::coop::Cursors;
 use crate::proto::{Choices, Conditions, Protocol, Range};
 use crate::worker::Inner;
 

@@ -23,7 +23,7 @@ use bowline_base::slab::Key;
 use bowline_uct::{AmHeader, AmId, EpId, PeerFailure, RkeyId};
 
 use crate::address::WorkerAddress;
-use crate::rtr::Offers;
+use crate::proto::rtr::Offers;
 use crate::wire;
 
 /// Index in the worker's table of peers.

@@ -9,6 +9,12 @@
 //! receive that was posted before, both sides waiting. A setting that names a threshold takes
 //! protocols out of consideration; it does not change what is predicted.
 
+pub(crate) mod coop;
+pub(crate) mod get;
+pub(crate) mod put;
+pub(crate) mod rendezvous;
+pub(crate) mod rtr;
+
 use std::fmt;
 
 use bowline_model::cheapest::{self, Candidate, Line, cheapest};

@@ -14,20 +14,20 @@
 //! Rules: (1) a key is valid from making to `take`; (2) a *detached* request is removed by
 //! whatever completes it; (3) a request that a peer may still read from stays until the peer's
 //! acknowledgement or proven death, also when it was detached; (4) so does one that a peer may
-//! still write into: [`crate::put`] and [`crate::coop`] say until when.
+//! still write into: [`crate::proto::put`] and [`crate::proto::coop`] say until when.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::{Key, Recycler};
 use bowline_uct::{EpId, MemHandle, RkeyId, Token};
 
-use crate::coop::{Help, Share};
 use crate::error::{OpError, ReceiveError};
 use crate::matching::{Envelope, ItemId};
 use crate::one_sided::Task;
 use crate::peer::{NOBODY, PeerIndex};
-use crate::put::{OpenBuffer, Put};
-use crate::rndv::RndvKind;
-use crate::rtr::Announced;
+use crate::proto::coop::{Help, Share};
+use crate::proto::put::{OpenBuffer, Put};
+use crate::proto::rendezvous::RndvKind;
+use crate::proto::rtr::Announced;
 use crate::stream::StreamReceive;
 use crate::tagged::MessageInfo;
 use crate::wire::Rts;

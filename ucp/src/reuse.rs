@@ -40,10 +40,10 @@ use bowline_uct::PeerFailure;
 
 use crate::address::WorkerAddress;
 use crate::am::Delivery;
-use crate::coop::writes_no_more;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::peer::{BARRED, Ep, NOBODY, Peer, PeerIndex, PeerState, Tenure};
+use crate::proto::coop::writes_no_more;
 use crate::request::{Body, OneSided, Receive};
 use crate::worker::{Inner, Worker};
 

@@ -40,8 +40,8 @@ use bowline_base::slab::Key;
 use bowline_uct::Caps;
 
 use crate::beside::Beside;
-use crate::coop::Help;
 use crate::proto::Protocol;
+use crate::proto::coop::Help;
 use crate::request::{Body, Fetch};
 use crate::waits::Waits;
 use crate::wakeup::Nap;

@@ -60,8 +60,8 @@ pub(crate) const PUT: AmId = AmId::new(23);
 /// refused.
 pub(crate) const PUT_DONE: AmId = AmId::new(24);
 
-/// About a receive that is announced to its sender; see [`crate::rtr`]. Words: those of a tagged
-/// message, or 0. Payload: [`crate::rtr::Message`].
+/// About a receive that is announced to its sender; see [`crate::proto::rtr`]. Words: those of a tagged
+/// message, or 0. Payload: [`crate::proto::rtr::Message`].
 pub(crate) const RTR: AmId = AmId::new(25);
 /// The last message of a sender on this connection, which touches no memory of its peer any more.
 /// Words: 0 for a close that waited for what was under way, 1 for one that did not.

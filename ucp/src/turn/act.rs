@@ -8,11 +8,11 @@ use bowline_uct::{Caps, Posted, RemoteSlice};
 use super::sink::TurnLane;
 use super::{ROOM, Turn};
 use crate::action::Action;
-use crate::coop::receive_of;
 use crate::loan;
 use crate::peer::PeerState;
+use crate::proto::coop::receive_of;
+use crate::proto::rendezvous::RndvKind;
 use crate::request::{Body, token};
-use crate::rndv::RndvKind;
 use crate::settings::RndvScheme;
 use crate::worker::Inner;
 

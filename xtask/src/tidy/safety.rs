@@ -152,7 +152,7 @@ mod tests {
             );
             findings.len()
         };
-        assert_eq!(found("ucp/src/put.rs"), 1);
+        assert_eq!(found("ucp/src/proto/put.rs"), 1);
         assert_eq!(found("ucp/src/loan.rs"), 0);
         assert_eq!(found("ucp/tests/multirail.rs"), 0);
         assert_eq!(found("uct/src/iface.rs"), 0);

@@ -1,5 +1,5 @@
 //! The receiver of an offered message: which way it comes, and reading it from where it lies with
-//! its sender, alone. [`crate::coop`] reads with the sender's help, [`crate::put`] has the sender
+//! its sender, alone. [`crate::proto::coop`] reads with the sender's help, [`crate::proto::put`] has the sender
 //! write.
 
 use bowline_base::buffer::Shape;
@@ -7,13 +7,13 @@ use bowline_base::slab::Key;
 use bowline_uct::{Caps, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice};
 
 use crate::action::Action;
-use crate::coop::receive_of;
 use crate::error::OpError;
 use crate::loan;
 use crate::pack::{self, RUNS};
 use crate::peer::{PeerIndex, PeerState};
+use crate::proto::coop::receive_of;
+use crate::proto::rendezvous::{RndvFacts, RndvKind, can_land};
 use crate::request::{Body, token};
-use crate::rndv::{RndvFacts, RndvKind, can_land};
 use crate::wire::{self, Rts};
 use crate::worker::Inner;
 

@@ -29,7 +29,7 @@
 //!    So offers and announced receives leave in step, and a receive that an ordinary message has met
 //!    needs no answer: its offer is gone, or will be declined when it comes.
 //! 4. A receive that was announced ends otherwise only by WITHDRAWN, which comes behind all that the
-//!    sender may have written, or as [`crate::put`], rule 2, says.
+//!    sender may have written, or as [`crate::proto::put`], rule 2, says.
 //!
 //! The sender's memory of what it has sent begins with the first RTR of a peer, and has a gap where
 //! the short path was taken meanwhile; an RTR that looks into a gap is declined.

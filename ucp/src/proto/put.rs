@@ -30,14 +30,14 @@ use bowline_uct::{
 };
 
 use crate::action::Action;
-use crate::coop::{receive_of, writes_no_more};
 use crate::engine::Engine;
-use crate::fetch::{SEGMENT, WHOLE_PROCESS};
 use crate::loan;
 use crate::pack::RUNS;
 use crate::peer::PeerIndex;
+use crate::proto::coop::{receive_of, writes_no_more};
+use crate::proto::get::{SEGMENT, WHOLE_PROCESS};
+use crate::proto::rendezvous::{RndvKind, reaches_all};
 use crate::request::{Body, Receive, Request, Send, SendPhase, Status, token};
-use crate::rndv::{RndvKind, reaches_all};
 use crate::wire::{self, MAX_RKEY};
 use crate::worker::Inner;
 

@@ -7,9 +7,9 @@ use bowline_uct::{AmHeader, Posted, RemoteSlice, Token};
 
 use crate::action::Action;
 use crate::engine::Engine;
-use crate::fetch::WHOLE_PROCESS;
 use crate::loan;
 use crate::peer::PeerIndex;
+use crate::proto::get::WHOLE_PROCESS;
 use crate::request::{Body, Requests, Send, SendPhase, Status};
 use crate::wire::{self, CoopRequest};
 use crate::worker::Inner;

@@ -14,11 +14,11 @@ use crate::settings::RndvScheme;
 pub(crate) enum RndvKind {
     /// The receiver copies it from memory of the sender's that both map.
     Mapped,
-    /// The receiver reads it: [`crate::fetch`].
+    /// The receiver reads it: [`crate::proto::get`].
     Get,
-    /// Both copy it: [`crate::coop`].
+    /// Both copy it: [`crate::proto::coop`].
     Shared,
-    /// The sender writes it: [`crate::put`].
+    /// The sender writes it: [`crate::proto::put`].
     Put,
     /// The sender sends it in fragments.
     Copy,

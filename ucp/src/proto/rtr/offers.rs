@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::engine::Engine;
 use crate::matching::Envelope;
 use crate::peer::{Peer, PeerIndex};
-use crate::put::Put;
+use crate::proto::put::Put;
 use crate::request::{Body, Send, SendPhase};
 use crate::wire::TargetBuffer;
 use crate::worker::Inner;

@@ -140,7 +140,6 @@ impl Worker {
             Body::OneSided(Box::new(OneSided { in_flight: 1, ..OneSided::default() })),
         );
         let peer = &mut inner.engine.peers[index as usize];
-        peer.short_limit = -1;
         match &mut peer.end {
             Some(end) if mode == CloseMode::Flush || end.mode == CloseMode::Force => {
                 request::end(&mut inner.engine.requests, begun);
@@ -153,6 +152,7 @@ impl Worker {
             None => {
                 let end = End { mode, flush: Flush::Wanted, requests: vec![begun] };
                 peer.end = Some(Box::new(end));
+                peer.recompute_short_limit();
             }
         }
         if !inner.engine.closings.contains(&index) {
@@ -207,6 +207,7 @@ impl Inner {
         let peer = &mut self.engine.peers[index as usize];
         if peer.state == PeerState::Ready {
             peer.state = PeerState::Closing;
+            peer.recompute_short_limit();
         }
         true
     }

@@ -485,19 +485,4 @@ mod tests {
             assert!(bytes <= limit, "{name} has {bytes} bytes, more than {limit}");
         }
     }
-
-    /// What the short path looks at lies together.
-    #[test]
-    fn what_the_short_path_looks_at_lies_together() {
-        use std::mem::offset_of;
-
-        let at = [
-            offset_of!(Peer, name),
-            offset_of!(Peer, short_limit),
-            offset_of!(Peer, lane),
-            offset_of!(Peer, ep),
-            offset_of!(Peer, tx_sequence),
-        ];
-        assert!(at.iter().all(|&at| at < 64) && align_of::<Peer>() == 64, "{at:?}");
-    }
 }

@@ -14,7 +14,8 @@
 //! this worker declares itself.
 //! Rules: (1) everything that takes part in matching goes in order over one lane; while anything
 //! waits in `pending`, everything new queues behind it. (2) `short_limit` is the one word that
-//! the short path looks at: it is -1 unless the peer is ready and nothing is pending.
+//! the short path looks at. [`Peer::recompute_short_limit`] alone writes it, and names the conditions;
+//! whatever changes one of them calls it.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
@@ -129,8 +130,8 @@ pub(crate) enum Target {
 pub(crate) struct Peer {
     /// By which its user names it. The short path compares it with what it is given.
     pub(crate) name: Ep,
-    /// Longest payload that may go by the short path right now; -1 for none.
-    pub(crate) short_limit: i32,
+    /// Longest payload that may go by the short path right now; -1 for none. Rule 2.
+    short_limit: i32,
     pub(crate) lane: u32,
     pub(crate) ep: EpId,
     pub(crate) tx_sequence: u32,
@@ -154,6 +155,8 @@ pub(crate) struct Peer {
     pub(crate) share_grown: bool,
     /// Its stream may take the short path: it knows streams, and no send waits for credit.
     pub(crate) streams: bool,
+    /// Active messages wait for credit: its stream has them in `parked_ams`.
+    pub(crate) ams_parked: bool,
     pub(crate) reach_refused: bool,
     /// The peer could not write a message here.
     pub(crate) put_refused: bool,
@@ -161,6 +164,9 @@ pub(crate) struct Peer {
     pub(crate) reach_proven: bool,
     /// Opens the peer's whole memory to reads, where the lane can.
     pub(crate) reach: Option<RkeyId>,
+    /// Longest payload that may ever go by the short path: what its lane takes in one call, and counts as
+    /// part of the envelope.
+    pub(crate) longest_short: i32,
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) assemblies: Vec<Assembly>,
     /// Receives that it has announced, and what was sent to it since the first one.
@@ -188,6 +194,8 @@ impl Peer {
             closed_here: false,
             share_grown: false,
             streams: false,
+            ams_parked: false,
+            longest_short: -1,
             pending: VecDeque::new(),
             assemblies: Vec::new(),
             next_message: 1,
@@ -210,9 +218,37 @@ impl Peer {
         number
     }
 
+    /// Longest payload that may go by the short path right now; -1 for none, so that a length and the
+    /// conditions of the path are one comparison.
+    #[inline(always)]
+    pub(crate) fn short_limit(&self) -> i32 {
+        self.short_limit
+    }
+
+    /// Opens or closes the short path (rule 2). It is open when the endpoint exists and is in use, no
+    /// earlier message waits, no receive of the peer is announced that a message would have to be
+    /// compared with, and no active message waits for credit, which a later one would overtake.
+    pub(crate) fn recompute_short_limit(&mut self) {
+        let in_use = self.state == PeerState::Ready && self.end.is_none();
+        let free = self.pending.is_empty() && !self.has_offers() && !self.ams_parked;
+        self.short_limit = if in_use && free { self.longest_short } else { -1 };
+    }
+
+    /// Queues what has to wait behind everything else.
+    pub(crate) fn queue(&mut self, waits: Pending) {
+        self.pending.push_back(waits);
+        self.recompute_short_limit();
+    }
+
+    /// Queues what has to wait in front of everything else.
+    pub(crate) fn queue_first(&mut self, waits: Pending) {
+        self.pending.push_front(waits);
+        self.recompute_short_limit();
+    }
+
     /// Queues a control message.
     pub(crate) fn push_control(&mut self, id: AmId, words: [u64; 2], payload: Vec<u8>) {
-        self.pending.push_back(Pending::Control { id, words, payload });
+        self.queue(Pending::Control { id, words, payload });
     }
 
     /// A control message was posted.
@@ -234,4 +270,48 @@ impl Peer {
 /// A header whose sequence number a failed post did not use.
 pub(crate) const fn header(words: [u64; 2], sequence: u32) -> AmHeader {
     [words[0], words[1], sequence as u64]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the short path looks at lies together.
+    #[test]
+    fn what_the_short_path_looks_at_lies_together() {
+        use std::mem::offset_of;
+
+        let at = [
+            offset_of!(Peer, name),
+            offset_of!(Peer, short_limit),
+            offset_of!(Peer, lane),
+            offset_of!(Peer, ep),
+            offset_of!(Peer, tx_sequence),
+        ];
+        assert!(at.iter().all(|&at| at < 64) && align_of::<Peer>() == 64, "{at:?}");
+    }
+
+    /// Each condition closes the short path by itself, and the last one that goes opens it.
+    #[test]
+    fn the_short_path_is_open_only_when_nothing_is_in_its_way() {
+        let mut peer = Peer::new(WorkerAddress::NOBODY, 0);
+        peer.longest_short = 32;
+        peer.recompute_short_limit();
+        assert_eq!(peer.short_limit(), -1, "it is not connected");
+        peer.state = PeerState::Ready;
+        peer.recompute_short_limit();
+        assert_eq!(peer.short_limit(), 32);
+        peer.push_control(wire::PROBE, [0, 0], Vec::new());
+        assert_eq!(peer.short_limit(), -1, "a message waits");
+        peer.ams_parked = true;
+        peer.pending.clear();
+        peer.recompute_short_limit();
+        assert_eq!(peer.short_limit(), -1, "an active message has no credit");
+        peer.ams_parked = false;
+        peer.recompute_short_limit();
+        assert_eq!(peer.short_limit(), 32);
+        peer.state = PeerState::Failed(PeerFailure::Died);
+        peer.recompute_short_limit();
+        assert_eq!(peer.short_limit(), -1, "it has failed");
+    }
 }

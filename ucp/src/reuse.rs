@@ -108,18 +108,20 @@ impl Engine {
     }
 
     /// Gives a peer its place.
-    pub(crate) fn settle_in(&mut self, peer: Peer) -> PeerIndex {
+    pub(crate) fn settle_in(&mut self, mut peer: Peer) -> PeerIndex {
         let places = &mut self.places;
         places.came += 1;
         places.wanted = places.came >= places.due.max(SOME);
         if let Some(index) = places.free.pop_front() {
             let place = &mut self.peers[index as usize];
-            *place = Peer { name: place.name, ..peer };
+            peer.name = place.name;
+            *place = peer;
             return index;
         }
         let index = self.peers.len() as PeerIndex;
         debug_assert!(index & BARRED == 0);
-        self.peers.push(Peer { name: Ep::new(index, 1), ..peer });
+        peer.name = Ep::new(index, 1);
+        self.peers.push(peer);
         index
     }
 
@@ -294,12 +296,10 @@ impl Inner {
             engine.budget += options.share - options.share_first;
         }
         let next = peer.name.generation().wrapping_add(1);
-        *peer = Peer {
-            name: Ep::new(index, next),
-            state: PeerState::Failed(PeerFailure::Closed),
-            tenure: Tenure::Free,
-            ..Peer::new(WorkerAddress::NOBODY, 0)
-        };
+        *peer = Peer::new(WorkerAddress::NOBODY, 0);
+        peer.name = Ep::new(index, next);
+        peer.state = PeerState::Failed(PeerFailure::Closed);
+        peer.tenure = Tenure::Free;
         // Once all generations are used up, the place stays empty: an endpoint never names another peer.
         if next != u32::MAX {
             engine.places.free.push_back(index);

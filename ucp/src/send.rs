@@ -121,9 +121,7 @@ impl Inner {
             let number = peer.tx_sequence;
             match post_message(lane, peer, id, words, &[front], &mut buffer) {
                 Ok(()) => {
-                    if peer.note_posted(number, kind.envelope()) {
-                        self.engine.actions.push(Action::Resume(index));
-                    }
+                    peer.note_posted(number, kind.envelope());
                     if length > INLINE || is_stream {
                         peer.credit -= length as i64;
                     }
@@ -161,7 +159,7 @@ impl Inner {
         let key = request::begin(&mut self.engine.requests, Body::Send(Box::new(send)));
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
-            peer.pending.push_back(Pending::Send(key));
+            peer.queue(Pending::Send(key));
             return Ok(Sent::Pending(RequestId(key)));
         }
         match self.post(key) {
@@ -192,7 +190,7 @@ impl Inner {
         let Some(peer) = self.engine.peers.get_mut(index as usize) else { return false };
         let lane = &mut self.lanes[peer.lane as usize];
         // Below 0: the peer is not ready, something waits for it, or it announces receives.
-        let free = peer.short_limit >= 0;
+        let free = peer.short_limit() >= 0;
         let Some(bytes) = buffer.short(lane.at_once).filter(|_| free) else { return false };
         let credit = bytes.len() as i64;
         let is_stream = matches!(kind, SendKind::Stream);
@@ -299,9 +297,7 @@ impl Inner {
         if send.take_back && send.phase == SendPhase::Offered {
             self.engine.actions.push(Action::AskBack(key));
         }
-        if peer.note_posted(first, envelope.as_ref()) {
-            self.engine.actions.push(Action::Resume(index));
-        }
+        peer.note_posted(first, envelope.as_ref());
         if let Some(((_, put), _)) = taken
             && result.is_ok()
         {

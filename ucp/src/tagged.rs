@@ -96,7 +96,7 @@ impl Inner {
     #[inline(always)]
     fn send_at_once(&mut self, ep: Ep, envelope: &Envelope, buffer: &SendBuf) -> bool {
         if let Some(peer) = self.engine.peers.get_mut(ep.index() as usize)
-            && let Some(bytes) = buffer.short(peer.short_limit)
+            && let Some(bytes) = buffer.short(peer.short_limit())
             && peer.name == ep
         {
             let header = wire::tagged(envelope, peer.tx_sequence);
@@ -265,7 +265,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(peer) = inner.engine.peers.get_mut(ep.index() as usize)
             && header.is_empty()
-            && let Some(bytes) = buffer.short(peer.short_limit)
+            && let Some(bytes) = buffer.short(peer.short_limit())
             && peer.name == ep
         {
             let words = wire::control(u64::from(id), 0, peer.tx_sequence);

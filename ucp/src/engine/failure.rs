@@ -78,8 +78,8 @@ impl Engine {
         self.counters.peers_failed += 1;
         tracing::debug!(rank = peer.address.rank, %how, "peer failed");
         peer.state = PeerState::Failed(how);
-        peer.short_limit = -1;
         peer.pending.clear();
+        peer.recompute_short_limit();
         if peer.end.is_none() {
             self.inbox.push_back(Delivery::End(peer.name, how));
         }

@@ -19,7 +19,7 @@ impl Inner {
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
             let payload = self.engine.attendance.payload(payload);
-            peer.pending.push_back(Pending::Control { id, words, payload });
+            peer.push_control(id, words, payload);
             let waiting = peer.pending.len();
             if waiting >= MANY && waiting.is_power_of_two() {
                 self.engine.note_answers(index);
@@ -30,7 +30,7 @@ impl Inner {
         let first = peer.tx_sequence;
         match post_am(lane, peer, id, words, &[payload]) {
             Ok(()) => {
-                let _ = peer.note_posted(first, None);
+                peer.note_posted(first, None);
                 peer.note_control(id);
             }
             Err(PostError::NoResource) => {
@@ -70,8 +70,7 @@ impl Inner {
         let peer = &mut self.engine.peers[index as usize];
         if matches!(peer.pending.front(), Some(Pending::Control { id: wire::HELLO, .. })) {
             // Nothing goes before the greeting.
-            let payload = Vec::new();
-            return peer.pending.push_back(Pending::Control { id, words, payload });
+            return peer.push_control(id, words, Vec::new());
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
         match post_am(lane, peer, id, words, &[]) {

@@ -39,11 +39,13 @@ impl Inner {
             }
         };
         peer.state = PeerState::Ready;
+        let longest = self.lanes[lane].iface.attr().limits.am.max_short.min(INLINE);
+        peer.longest_short = longest as i32;
         self.engine.bind_ep(index, lane, ep);
         self.watch_over(index);
         let peer = &mut self.engine.peers[index as usize];
         let payload = self.own_address.clone();
-        peer.pending.push_front(Pending::Control { id: wire::HELLO, words: [0, 0], payload });
+        peer.queue_first(Pending::Control { id: wire::HELLO, words: [0, 0], payload });
         self.resume(index);
         Ok(())
     }
@@ -58,17 +60,12 @@ impl Inner {
                 return;
             }
             let Some(first) = peer.pending.pop_front() else {
-                let lane = &self.lanes[peer.lane as usize];
-                let stream = self.engine.streams.get_mut(index);
-                let parked = stream.is_some_and(|stream| !stream.parked_ams.is_empty());
+                peer.recompute_short_limit();
                 if peer.state != PeerState::Ready || peer.end.is_some() {
                     self.sent_all(index);
-                } else if !peer.has_offers() && !parked {
-                    peer.short_limit = lane.iface.attr().limits.am.max_short.min(INLINE) as i32;
                 }
                 return;
             };
-            peer.short_limit = -1;
             let outcome = match &first {
                 Pending::Send(key) => self.post(*key),
                 Pending::Control { id, words, payload } => {
@@ -76,7 +73,7 @@ impl Inner {
                     let first = peer.tx_sequence;
                     match post_am(lane, peer, *id, *words, &[payload]) {
                         Ok(()) => {
-                            let _ = peer.note_posted(first, None);
+                            peer.note_posted(first, None);
                             peer.note_control(*id);
                             Post::Complete
                         }
@@ -101,14 +98,15 @@ impl Inner {
     /// An active message waits for credit, and later ones behind it; nothing else does. The short path
     /// would overtake it.
     pub(super) fn park_am(&mut self, index: PeerIndex, key: Key) {
-        self.engine.peers[index as usize].short_limit = -1;
+        let peer = &mut self.engine.peers[index as usize];
+        peer.ams_parked = true;
+        peer.recompute_short_limit();
         self.engine.streams.make(index).parked_ams.push_back(key);
     }
 
     pub(super) fn wait_for_room(&mut self, index: PeerIndex, first: Pending) {
         let peer = &mut self.engine.peers[index as usize];
-        peer.short_limit = -1;
-        peer.pending.push_front(first);
+        peer.queue_first(first);
         self.lanes[peer.lane as usize].iface.want_writable(peer.ep);
         self.call_helper();
     }
@@ -147,7 +145,7 @@ impl Inner {
         };
         let index = send.peer;
         let peer = &mut self.engine.peers[index as usize];
-        peer.pending.push_back(Pending::Send(key));
+        peer.queue(Pending::Send(key));
         if peer.pending.len() == 1 {
             self.resume(index);
         }

@@ -20,7 +20,7 @@ impl Worker {
     pub fn stream_send(&self, ep: Ep, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         if let Some(peer) = inner.engine.peers.get_mut(ep.index() as usize)
-            && let Some(bytes) = buffer.short(peer.short_limit)
+            && let Some(bytes) = buffer.short(peer.short_limit())
             && peer.name == ep
             && peer.streams
             && peer.credit > 0

@@ -17,7 +17,7 @@ impl Inner {
         let (parked, ams) =
             (std::mem::take(&mut stream.parked), std::mem::take(&mut stream.parked_ams));
         let (requests, peer) = (&self.engine.requests, &mut self.engine.peers[index as usize]);
-        peer.streams = true;
+        (peer.streams, peer.ams_parked) = (true, false);
         // Sends of a kind that wait for room are newer than any that was parked.
         for (keys, stream) in [(parked, true), (ams, false)] {
             let is_one = |key: &Key| match requests.get(*key).map(|request| &request.body) {

@@ -110,20 +110,18 @@ impl Peer {
     }
 
     /// Messages from number `first` on were posted, the first of them tagged, if `envelope` is there.
-    /// Ends the offer that it fits (rule 3). `true` when that was the last one, so that the short
-    /// path may be opened again.
-    pub(crate) fn note_posted(&mut self, first: u32, envelope: Option<&Envelope>) -> bool {
+    /// Ends the offer that it fits (rule 3). With the last one the short path opens again.
+    pub(crate) fn note_posted(&mut self, first: u32, envelope: Option<&Envelope>) {
         let next = self.tx_sequence;
-        let Some(offers) = &mut self.offers else { return false };
+        let Some(offers) = &mut self.offers else { return };
         if first == next {
-            return false;
+            return;
         }
         offers.posted(first, next, envelope);
-        let Some(at) = envelope.and_then(|envelope| offers.position(envelope)) else {
-            return false;
-        };
-        offers.open.remove(at);
-        offers.open.is_empty()
+        if let Some(at) = envelope.and_then(|envelope| offers.position(envelope)) {
+            offers.open.remove(at);
+            self.recompute_short_limit();
+        }
     }
 
     /// The offer that a message of this envelope and length takes.
@@ -197,7 +195,7 @@ impl Engine {
             .is_some_and(|left| left == same);
         if kept {
             offers.open.push(Offer { receive, want, target });
-            peer.short_limit = -1;
+            peer.recompute_short_limit();
         } else {
             self.counters.rtr_declined += 1;
         }
@@ -206,11 +204,10 @@ impl Engine {
 
     /// A peer wants a receive back that it has announced.
     pub(super) fn withdraw(&mut self, index: PeerIndex, receive: u64) {
-        if let Some(offers) = &mut self.peers[index as usize].offers {
+        let peer = &mut self.peers[index as usize];
+        if let Some(offers) = &mut peer.offers {
             offers.open.retain(|offer| offer.receive != receive);
-            if offers.open.is_empty() {
-                self.actions.push(Action::Resume(index));
-            }
+            peer.recompute_short_limit();
         }
         self.actions.push(Action::Withdrawn { peer: index, receive });
     }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use bowline_base::slab::Key;
-use bowline_uct::{AmHeader, AmId, EpId, PeerFailure, RkeyId};
+use bowline_uct::{AmId, EpId, PeerFailure, RkeyId};
 
 use crate::address::WorkerAddress;
 use crate::proto::rtr::Offers;
@@ -265,11 +265,6 @@ impl Peer {
             PeerState::Known | PeerState::Ready | PeerState::Closing => None,
         }
     }
-}
-
-/// A header whose sequence number a failed post did not use.
-pub(crate) const fn header(words: [u64; 2], sequence: u32) -> AmHeader {
-    [words[0], words[1], sequence as u64]
 }
 
 #[cfg(test)]

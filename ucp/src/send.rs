@@ -7,11 +7,13 @@
 mod control;
 mod eager;
 mod offer;
+mod post;
 mod queue;
+mod stream;
 
 use bowline_base::buffer::{SendBuf, Shape};
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, PostError};
+use bowline_uct::PostError;
 
 use crate::action::Action;
 use crate::address::{AM_RENDEZVOUS, PIECES, STREAMS};
@@ -19,12 +21,12 @@ use crate::am;
 use crate::error::OpError;
 use crate::lanes::Lane;
 use crate::matching::Envelope;
-use crate::pack::{self, post_am, post_message};
-use crate::peer::{Ep, Peer, PeerIndex, Pending, header};
+use crate::pack;
+use crate::peer::{Ep, Peer, PeerIndex, Pending};
 use crate::proto::Protocol;
 use crate::proto::rtr;
 use crate::request::{self, Body, RequestId, Send, SendKind, SendPhase};
-use crate::stream::{self, Pieces};
+use crate::stream::MAX_REMOTE;
 use crate::tagged::Sent;
 use crate::unexpected::INLINE;
 use crate::wire;
@@ -32,6 +34,7 @@ use crate::worker::Inner;
 
 use eager::Eager;
 use offer::{fragments, offer};
+use stream::Pieces;
 
 /// How far a request came.
 enum Post {
@@ -59,7 +62,7 @@ impl Inner {
         synchronous: bool,
     ) -> Result<Sent, OpError> {
         let index = self.engine.index_of(ep)?;
-        if !synchronous && front.is_empty() && self.sent_at_once(index, &kind, &buffer) {
+        if !synchronous && front.is_empty() && self.long_at_once(index, kind, &buffer) {
             return Ok(Sent::Done);
         }
         self.ready(index)?;
@@ -92,7 +95,7 @@ impl Inner {
                 let parked = self.engine.streams.get_mut(index);
                 peer.streams = parked.is_none_or(|stream| stream.parked.is_empty());
                 in_credit = peer.streams && peer.credit > 0;
-                (length <= stream::MAX_REMOTE, &choices.stream_send)
+                (length <= MAX_REMOTE, &choices.stream_send)
             }
         };
         let protocol = table.pick(length as u64);
@@ -119,7 +122,7 @@ impl Inner {
         if whole && !lent && !behind && peer.pending.is_empty() {
             let (id, _, words) = kind.eager(front.len());
             let number = peer.tx_sequence;
-            match post_message(lane, peer, id, words, &[front], &mut buffer) {
+            match post::message(lane, peer, id, words, [front, &[]], &mut buffer) {
                 Ok(()) => {
                     peer.note_posted(number, kind.envelope());
                     if length > INLINE || is_stream {
@@ -183,36 +186,28 @@ impl Inner {
         Ok(Sent::Pending(RequestId(key)))
     }
 
-    /// Sends a message that is longer than what counts as part of its envelope, and yet goes in one
-    /// call of the transport: nothing has to be decided but whether its credit is there. Whether it
-    /// was sent; else nothing has happened.
-    fn sent_at_once(&mut self, index: PeerIndex, kind: &SendKind, buffer: &SendBuf) -> bool {
+    /// The short path: sends a message that goes in one call of the transport, if nothing is in its way.
+    /// Whether it was sent; else nothing has happened.
+    #[inline(always)]
+    pub(crate) fn send_at_once(&mut self, ep: Ep, kind: SendKind, buffer: &SendBuf) -> bool {
+        if let Some(peer) = self.engine.peers.get_mut(ep.index() as usize)
+            && let Some(bytes) = buffer.short(peer.short_limit())
+            && peer.name == ep
+        {
+            let lane = &mut *self.lanes[peer.lane as usize].iface;
+            return post::eager(lane, peer, kind, bytes, false, &mut self.engine.counters);
+        }
+        false
+    }
+
+    /// The same for a message that is longer than what counts as part of its envelope: its credit must be
+    /// there.
+    fn long_at_once(&mut self, index: PeerIndex, kind: SendKind, buffer: &SendBuf) -> bool {
         let Some(peer) = self.engine.peers.get_mut(index as usize) else { return false };
-        let lane = &mut self.lanes[peer.lane as usize];
-        // Below 0: the peer is not ready, something waits for it, or it announces receives.
-        let free = peer.short_limit() >= 0;
-        let Some(bytes) = buffer.short(lane.at_once).filter(|_| free) else { return false };
-        let credit = bytes.len() as i64;
-        let is_stream = matches!(kind, SendKind::Stream);
-        if peer.credit < credit || is_stream && (!peer.streams || bytes.is_empty()) {
-            return false;
-        }
-        let (id, _, words) = kind.eager(0);
-        let header = header(words, peer.tx_sequence);
-        if lane.iface.am_short(peer.ep, id, &header, bytes).is_err() {
-            return false;
-        }
-        peer.number();
-        if is_stream || bytes.len() > INLINE {
-            peer.credit -= credit;
-        }
-        let counters = &mut self.engine.counters;
-        *match kind {
-            SendKind::Tagged(_) => &mut counters.sent_short,
-            SendKind::Am { .. } => &mut counters.am_short,
-            SendKind::Stream => &mut counters.stream_short,
-        } += 1;
-        true
+        let Lane { iface, at_once, .. } = &mut self.lanes[peer.lane as usize];
+        let open = peer.short_limit() >= 0;
+        let Some(bytes) = buffer.short(*at_once).filter(|_| open) else { return false };
+        post::eager(&mut **iface, peer, kind, bytes, true, &mut self.engine.counters)
     }
 
     /// Moves a send request as far as the lane takes it.
@@ -272,7 +267,7 @@ impl Inner {
             .and_then(|envelope| Some((rtr::take(peer, send, &envelope, key)?, envelope)));
         let result = match send.phase {
             SendPhase::Queued { .. } if is_stream && !send.rendezvous => {
-                match stream::post_pieces(lane, peer, send) {
+                match stream::pieces(lane, peer, send) {
                     Ok(Pieces::All) => Ok(true),
                     Ok(Pieces::Starved) => return park(peer),
                     Err(error) => Err(error),
@@ -281,7 +276,7 @@ impl Inner {
             SendPhase::Queued { .. } if send.rendezvous => {
                 if let Some(((payload, _), envelope)) = &taken {
                     let [first, second, _] = wire::tagged(envelope, 0);
-                    post_am(lane, peer, wire::RTR, [first, second], &[payload]).map(|()| false)
+                    post::parts(lane, peer, wire::RTR, [first, second], &[payload]).map(|()| false)
                 } else {
                     let offered = offer(lane, peer, send, key, self.engine.options.rndv_scheme);
                     counters.sent_rndv += u64::from(offered.is_ok());
@@ -317,18 +312,6 @@ impl SendKind {
         match self {
             Self::Tagged(envelope) => Some(envelope),
             Self::Am { .. } | Self::Stream => None,
-        }
-    }
-
-    /// How a message goes eagerly: the id of a whole one, that of a first piece, the words of both.
-    fn eager(&self, header: usize) -> (AmId, AmId, [u64; 2]) {
-        match self {
-            Self::Tagged(envelope) => {
-                let [first, second, _] = wire::tagged(envelope, 0);
-                (wire::EAGER, wire::EAGER_FIRST, [first, second])
-            }
-            Self::Am { id } => (wire::AM, wire::AM_FIRST, [u64::from(*id), header as u64]),
-            Self::Stream => (wire::STREAM, wire::STREAM, [0, 0]),
         }
     }
 }

@@ -20,7 +20,6 @@
 
 mod calls;
 mod feed;
-mod post;
 
 use std::collections::VecDeque;
 
@@ -33,8 +32,6 @@ use crate::error::OpError;
 use crate::peer::PeerIndex;
 use crate::request::RequestId;
 use crate::wire::Rts;
-
-pub(crate) use post::{Pieces, post_pieces};
 
 /// Data that waits is joined to what waits before it up to this many bytes.
 const JOINED: usize = 64 << 10;

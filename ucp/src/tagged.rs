@@ -8,7 +8,6 @@ use crate::matching::MatchEngine as _;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
 use crate::request::{self, RequestId, SendKind, Status};
-use crate::wire;
 use crate::worker::{Inner, Worker};
 
 /// When a send is complete.
@@ -56,7 +55,7 @@ impl Inner {
         mode: SendMode,
     ) -> Result<Sent, OpError> {
         let standard = mode == SendMode::Standard;
-        if standard && self.send_at_once(ep, &envelope, &buffer) {
+        if standard && self.send_at_once(ep, SendKind::Tagged(envelope), &buffer) {
             return Ok(Sent::Done);
         }
         self.send_slow(ep, SendKind::Tagged(envelope), &[], buffer, !standard)
@@ -91,24 +90,6 @@ impl Inner {
             }
         }
     }
-
-    /// Sends a message that goes in one call of the transport, if nothing is in the way.
-    #[inline(always)]
-    fn send_at_once(&mut self, ep: Ep, envelope: &Envelope, buffer: &SendBuf) -> bool {
-        if let Some(peer) = self.engine.peers.get_mut(ep.index() as usize)
-            && let Some(bytes) = buffer.short(peer.short_limit())
-            && peer.name == ep
-        {
-            let header = wire::tagged(envelope, peer.tx_sequence);
-            let lane = &mut self.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::EAGER, &header, bytes).is_ok() {
-                peer.number();
-                self.engine.counters.sent_short += 1;
-                return true;
-            }
-        }
-        false
-    }
 }
 
 impl Worker {
@@ -131,7 +112,7 @@ impl Worker {
     /// message is on its way; else nothing has happened.
     #[inline(always)]
     pub fn send_at_once(&self, ep: Ep, envelope: &Envelope, buffer: &SendBuf) -> bool {
-        self.inner.borrow_mut().send_at_once(ep, envelope, buffer)
+        self.inner.borrow_mut().send_at_once(ep, SendKind::Tagged(*envelope), buffer)
     }
 
     /// Posts a receive.
@@ -263,18 +244,8 @@ impl Worker {
         buffer: SendBuf,
     ) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(peer) = inner.engine.peers.get_mut(ep.index() as usize)
-            && header.is_empty()
-            && let Some(bytes) = buffer.short(peer.short_limit())
-            && peer.name == ep
-        {
-            let words = wire::control(u64::from(id), 0, peer.tx_sequence);
-            let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::AM, &words, bytes).is_ok() {
-                peer.number();
-                inner.engine.counters.am_short += 1;
-                return Ok(Sent::Done);
-            }
+        if header.is_empty() && inner.send_at_once(ep, SendKind::Am { id }, &buffer) {
+            return Ok(Sent::Done);
         }
         inner.send_slow(ep, SendKind::Am { id }, header, buffer, false)
     }

@@ -96,12 +96,6 @@ pub(crate) const fn tagged(envelope: &Envelope, sequence: u32) -> AmHeader {
     [envelope.space as u64 | (envelope.source as u64) << 32, envelope.tag, sequence as u64]
 }
 
-/// Header of anything else.
-#[inline]
-pub(crate) const fn control(first: u64, second: u64, sequence: u32) -> AmHeader {
-    [first, second, sequence as u64]
-}
-
 /// The envelope in a tagged header.
 #[inline]
 pub(crate) const fn envelope(header: &AmHeader) -> Envelope {

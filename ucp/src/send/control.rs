@@ -2,7 +2,7 @@
 
 use bowline_uct::{AmId, PostError};
 
-use crate::pack::post_am;
+use super::post;
 use crate::peer::{PeerIndex, Pending};
 use crate::wire;
 use crate::worker::Inner;
@@ -28,7 +28,7 @@ impl Inner {
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
         let first = peer.tx_sequence;
-        match post_am(lane, peer, id, words, &[payload]) {
+        match post::parts(lane, peer, id, words, &[payload]) {
             Ok(()) => {
                 peer.note_posted(first, None);
                 peer.note_control(id);
@@ -73,7 +73,7 @@ impl Inner {
             return peer.push_control(id, words, Vec::new());
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
-        match post_am(lane, peer, id, words, &[]) {
+        match post::parts(lane, peer, id, words, &[]) {
             Ok(()) => {}
             Err(PostError::NoResource) => {
                 self.wait_for_room(index, Pending::Control { id, words, payload: Vec::new() });

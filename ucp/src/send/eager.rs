@@ -4,10 +4,11 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{Iface, LocalSlice, PostError, Posted};
 
+use super::post;
 use crate::engine::Counters;
 use crate::loan;
-use crate::pack::{self, RUNS, post_message};
-use crate::peer::{Peer, header};
+use crate::pack::{self, RUNS};
+use crate::peer::Peer;
 use crate::request::{Send, SendPhase, token};
 use crate::unexpected::INLINE;
 use crate::wire::{self, FirstPiece};
@@ -51,12 +52,11 @@ impl Eager<'_> {
         }
         let max = self.lane.attr().limits.am.max_bcopy;
         while (offset as usize) < length {
-            let header = header([message, offset], self.peer.tx_sequence);
             let Send { front, buffer, .. } = &mut *self.send;
             let left = (length - offset as usize).min(max);
             let mut pack = |out: View<'_>| pack::message(front, buffer, offset as usize, left, out);
-            let n = self.lane.am_bcopy(self.peer.ep, wire::PIECE, &header, left, &mut pack)?;
-            self.peer.number();
+            let words = [message, offset];
+            let n = post::packed(self.lane, self.peer, wire::PIECE, words, left, &mut pack)?;
             offset += n as u64;
             self.send.phase = SendPhase::Queued { offset, message };
         }
@@ -75,9 +75,7 @@ impl Eager<'_> {
         if bytes != length {
             return Err(PostError::BadArgument);
         }
-        let header = header(words, peer.tx_sequence);
-        let posted = lane.am_zcopy(peer.ep, id, &header, &runs[..count], token(*key))?;
-        peer.number();
+        let posted = post::lent(*lane, peer, id, words, &runs[..count], token(*key))?;
         if length > INLINE {
             peer.credit -= length as i64;
         }
@@ -94,18 +92,17 @@ impl Eager<'_> {
         let (synchronous, whole) = (*synchronous, length as u64);
         if synchronous && length + 8 <= max {
             let request = key.to_wire().to_le_bytes();
-            post_message(*lane, peer, wire::EAGER_SYNC, words, &[&request, lead], buffer)?;
+            post::message(*lane, peer, wire::EAGER_SYNC, words, [&request, lead], buffer)?;
             return Ok((whole, u64::MAX));
         }
         if !synchronous && length <= max {
-            post_message(*lane, peer, single, words, &[lead], buffer)?;
+            post::message(*lane, peer, single, words, [lead, &[]], buffer)?;
             counters.sent_bcopy += 1;
             return Ok((whole, u64::MAX));
         }
         let request = if synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;
         let front = FirstPiece { message, total: whole, request }.pack();
-        let header = header(words, peer.tx_sequence);
         let mut packed = 0;
         let mut pack = |out: View<'_>| {
             let at = out.copy_in(&front);
@@ -113,8 +110,7 @@ impl Eager<'_> {
             packed = pack::message(lead, buffer, 0, length, room);
             at + packed
         };
-        lane.am_bcopy(peer.ep, first_of_many, &header, max, &mut pack)?;
-        peer.number();
+        post::packed(*lane, peer, first_of_many, words, max, &mut pack)?;
         peer.next_message += 1;
         counters.sent_multi += 1;
         Ok((packed as u64, message))

@@ -5,9 +5,10 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{Caps, Iface, PostError};
 
+use super::post;
 use crate::loan;
-use crate::pack::{self, post_am};
-use crate::peer::{Peer, header};
+use crate::pack;
+use crate::peer::Peer;
 use crate::proto::rendezvous::can_land;
 use crate::request::{Send, SendKind, SendPhase};
 use crate::settings::RndvScheme;
@@ -46,12 +47,12 @@ pub(super) fn offer(
     match send.kind {
         SendKind::Tagged(envelope) => {
             let [first, second, _] = wire::tagged(&envelope, 0);
-            post_am(lane, peer, wire::RTS, [first, second], &[&payload[..n]])?;
+            post::parts(lane, peer, wire::RTS, [first, second], &[&payload[..n]])?;
         }
-        SendKind::Stream => post_am(lane, peer, wire::STREAM_RTS, [0, 0], &[&payload[..n]])?,
+        SendKind::Stream => post::parts(lane, peer, wire::STREAM_RTS, [0, 0], &[&payload[..n]])?,
         SendKind::Am { id } => {
             let envelope = AmEnvelope { id, rts: n as u16, header: send.front.len() as u32 };
-            post_am(lane, peer, wire::AM_RTS, envelope.words(), &[&payload[..n], &send.front])?;
+            post::parts(lane, peer, wire::AM_RTS, envelope.words(), &[&payload[..n], &send.front])?;
         }
     }
     if send.unasked() > INLINE {
@@ -98,11 +99,9 @@ pub(super) fn fragments(
             break;
         }
         let left = (wanted - offset).min(max as u64) as usize;
-        let header = header([remote, offset], peer.tx_sequence);
         let buffer = &mut send.buffer;
         let mut pack = |out: View<'_>| pack::message(&[], buffer, offset as usize, left, out);
-        let n = lane.am_bcopy(peer.ep, wire::FRAGMENT, &header, left, &mut pack)?;
-        peer.number();
+        let n = post::packed(lane, peer, wire::FRAGMENT, [remote, offset], left, &mut pack)?;
         send.phase = SendPhase::Streaming { remote, wanted, offset: offset + n as u64 };
     }
     Ok(true)

@@ -3,11 +3,10 @@
 use bowline_base::slab::Key;
 use bowline_uct::{PeerFailure, PostError};
 
-use super::Post;
+use super::{Post, post};
 use crate::error::OpError;
-use crate::pack::post_am;
 use crate::peer::{PeerIndex, PeerState, Pending};
-use crate::request::{Body, Request, Status};
+use crate::request::{Body, Request, SendKind, Status};
 use crate::unexpected::INLINE;
 use crate::wire;
 use crate::worker::Inner;
@@ -71,7 +70,7 @@ impl Inner {
                 Pending::Control { id, words, payload } => {
                     let lane = &mut *self.lanes[peer.lane as usize].iface;
                     let first = peer.tx_sequence;
-                    match post_am(lane, peer, *id, *words, &[payload]) {
+                    match post::parts(lane, peer, *id, *words, &[payload]) {
                         Ok(()) => {
                             peer.note_posted(first, None);
                             peer.note_control(*id);
@@ -102,6 +101,31 @@ impl Inner {
         peer.ams_parked = true;
         peer.recompute_short_limit();
         self.engine.streams.make(index).parked_ams.push_back(key);
+    }
+
+    /// Credit has come back to sends that were without: rule 4 of [`crate::stream`].
+    pub(crate) fn unpark(&mut self, index: PeerIndex) {
+        let Some(stream) = self.engine.streams.get_mut(index) else { return };
+        let (parked, ams) =
+            (std::mem::take(&mut stream.parked), std::mem::take(&mut stream.parked_ams));
+        let (requests, peer) = (&self.engine.requests, &mut self.engine.peers[index as usize]);
+        (peer.streams, peer.ams_parked) = (true, false);
+        // Sends of a kind that wait for room are newer than any that was parked.
+        for (keys, stream) in [(parked, true), (ams, false)] {
+            let is_one = |key: &Key| match requests.get(*key).map(|request| &request.body) {
+                Some(Body::Send(send)) => match send.kind {
+                    SendKind::Stream => stream,
+                    SendKind::Am { .. } => !stream,
+                    SendKind::Tagged(_) => false,
+                },
+                _ => false,
+            };
+            let newer = |waits: &Pending| matches!(waits, Pending::Send(key) if is_one(key));
+            let at = peer.pending.iter().position(newer).unwrap_or(peer.pending.len());
+            let newer = peer.pending.split_off(at);
+            peer.pending.extend(keys.into_iter().map(Pending::Send).chain(newer));
+        }
+        self.resume(index);
     }
 
     pub(super) fn wait_for_room(&mut self, index: PeerIndex, first: Pending) {

@@ -8,7 +8,6 @@ use crate::error::OpError;
 use crate::peer::{Ep, PeerIndex};
 use crate::request::{self, Body, RequestId, Requests, SendKind, Status};
 use crate::tagged::Sent;
-use crate::wire;
 use crate::worker::Worker;
 
 impl Worker {
@@ -19,20 +18,8 @@ impl Worker {
     #[inline]
     pub fn stream_send(&self, ep: Ep, buffer: SendBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(peer) = inner.engine.peers.get_mut(ep.index() as usize)
-            && let Some(bytes) = buffer.short(peer.short_limit())
-            && peer.name == ep
-            && peer.streams
-            && peer.credit > 0
-        {
-            let words = wire::control(0, 0, peer.tx_sequence);
-            let lane = &mut inner.lanes[peer.lane as usize].iface;
-            if lane.am_short(peer.ep, wire::STREAM, &words, bytes).is_ok() {
-                peer.number();
-                peer.credit -= bytes.len() as i64;
-                inner.engine.counters.stream_short += 1;
-                return Ok(Sent::Done);
-            }
+        if inner.send_at_once(ep, SendKind::Stream, &buffer) {
+            return Ok(Sent::Done);
         }
         inner.send_slow(ep, SendKind::Stream, &[], buffer, false)
     }

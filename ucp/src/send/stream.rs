@@ -1,0 +1,42 @@
+//! Sends of a stream that go in pieces, while there is credit. Without, they are parked: rule 4 of
+//! [`crate::stream`].
+
+use bowline_base::view::View;
+use bowline_uct::{Iface, PostError};
+
+use super::post;
+use crate::pack;
+use crate::peer::Peer;
+use crate::request::{Send, SendPhase};
+use crate::wire;
+
+/// How far a send of a stream came that goes in pieces.
+pub(super) enum Pieces {
+    All,
+    /// Credit is used up.
+    Starved,
+}
+
+/// Posts what is left of a send while credit lasts.
+pub(super) fn pieces(
+    lane: &mut dyn Iface,
+    peer: &mut Peer,
+    send: &mut Send,
+) -> Result<Pieces, PostError> {
+    let max = lane.attr().limits.am.max_bcopy;
+    let total = send.buffer.len();
+    while let SendPhase::Queued { offset, .. } = send.phase
+        && (offset as usize) < total
+    {
+        if peer.credit <= 0 {
+            return Ok(Pieces::Starved);
+        }
+        let left = (total - offset as usize).min(max);
+        let buffer = &mut send.buffer;
+        let mut pack = |out: View<'_>| pack::message(&[], buffer, offset as usize, left, out);
+        let n = post::packed(lane, peer, wire::STREAM, [0, 0], left, &mut pack)?;
+        peer.credit -= n as i64;
+        send.phase = SendPhase::Queued { offset: offset + n as u64, message: 1 };
+    }
+    Ok(Pieces::All)
+}

@@ -16,7 +16,6 @@
 //! is one place; a nested blocking receive takes the usual way.
 
 use bowline_base::buffer::{RecvBuf, Shape};
-use bowline_base::gate::Entered;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 
@@ -25,7 +24,7 @@ use crate::error::{OpError, ReceiveError};
 use crate::matching::{Envelope, MatchEngine as _, MatchSpec, Want};
 use crate::request::{self, Body, RequestId, Status};
 use crate::tagged::MessageInfo;
-use crate::worker::{Inner, Waiting, Worker};
+use crate::worker::{Inner, Worker};
 
 /// Where the direct receive stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +170,24 @@ impl Worker {
         engine.direct.want = spec.want();
         engine.direct.buffer = buffer;
         engine.direct.stage = Stage::Armed;
-        self.wait_direct(inner)
+        let ended = |inner: &mut Inner| {
+            let direct = &mut inner.engine.direct;
+            match direct.stage {
+                Stage::Done => {
+                    direct.stage = Stage::Empty;
+                    let result = direct.message.result(&direct.buffer);
+                    direct.buffer = RecvBuf::empty();
+                    Some(result)
+                }
+                Stage::Moved(key) => {
+                    let status = inner.engine.take_or_gone(key)?;
+                    inner.engine.direct.stage = Stage::Empty;
+                    Some(status.message())
+                }
+                Stage::Armed | Stage::Empty => None,
+            }
+        };
+        self.wait_loop(inner, true, ended, || None)
     }
 
     #[inline(never)]
@@ -182,56 +198,5 @@ impl Worker {
 
     fn wait_for_message(&self, id: RequestId) -> Result<MessageInfo, ReceiveError> {
         self.wait(id).message()
-    }
-
-    #[inline(always)]
-    fn wait_direct<'a>(
-        &'a self,
-        mut inner: Entered<'a, Inner>,
-    ) -> Result<MessageInfo, ReceiveError> {
-        let mut waiting = Waiting::new(self);
-        loop {
-            // One borrow for all looks that find nothing.
-            let events = loop {
-                let events = inner.progress();
-                if events != 0 || !inner.engine.inbox.is_empty() || !waiting.spins() {
-                    break events;
-                }
-            };
-            let direct = &mut inner.engine.direct;
-            if direct.stage == Stage::Done {
-                direct.stage = Stage::Empty;
-                let result = direct.message.result(&direct.buffer);
-                direct.buffer = RecvBuf::empty();
-                return result;
-            }
-            if let Stage::Moved(key) = direct.stage {
-                direct.stage = Stage::Empty;
-                drop(inner);
-                return self.wait_for_message(RequestId(key));
-            }
-            inner = self.between_looks(inner, events, &mut waiting);
-        }
-    }
-
-    /// What a wait does when a look brought something else, or nothing for long.
-    #[cold]
-    fn between_looks<'a>(
-        &'a self,
-        inner: Entered<'a, Inner>,
-        events: u32,
-        waiting: &mut Waiting<'_>,
-    ) -> Entered<'a, Inner> {
-        let deliver = !inner.engine.inbox.is_empty();
-        drop(inner);
-        if deliver {
-            self.deliver();
-        }
-        if events == 0 {
-            waiting.rest();
-        } else {
-            waiting.busy();
-        }
-        self.inner.borrow_mut()
     }
 }

@@ -334,10 +334,14 @@ impl Engine {
         }
     }
 
-    /// Whether a request is there and complete.
+    /// The same for a wait: one for a request that is not there ends, since nobody can complete it.
     #[inline(always)]
-    pub(crate) fn is_done(&self, key: Key) -> bool {
-        self.requests.get(key).is_some_and(|request| request.done)
+    pub(crate) fn take_or_gone(&mut self, key: Key) -> Option<Status> {
+        match self.requests.get_mut(key) {
+            Some(request) if request.done => self.take(key),
+            Some(_) => None,
+            None => Some(Status::failed(OpError::Cancelled)),
+        }
     }
 
     /// Fails a request, whatever it was doing.

@@ -134,10 +134,16 @@ impl<'a> Pause<'a> {
         Self { worker, paused: false }
     }
 
+    /// Whether there is something to pause. Asked inside of the worker; a pause begins outside.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.worker.attending.watching.get()
+    }
+
     /// The call has to wait.
     #[inline]
     pub(crate) fn begin(&mut self) {
-        if self.worker.attending.watching.get() {
+        if self.is_wanted() {
             self.pause();
         }
     }

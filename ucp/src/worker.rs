@@ -9,7 +9,6 @@ mod waiting;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bowline_base::doorbell::WakeSet;
 use bowline_base::gate::Owner;
@@ -30,22 +29,12 @@ use crate::keepalive::Rounds;
 use crate::lanes::{BUDGET, Lane};
 use crate::matching::{self, EngineKind, MatchEngine as _};
 use crate::peer::{Ep, PeerState};
-use crate::request::{RequestId, Status};
 use crate::settings::{self, Options, RndvScheme};
 use crate::space::{Lost, SpaceOptions};
-use crate::turn::{Attending, Pause};
+use crate::turn::Attending;
 use crate::wait::{FailureSource, Waiter};
 use crate::wakeup::Wakeup;
 use crate::wire;
-
-pub(crate) use waiting::Waiting;
-
-/// Looks of [`Worker::yield_until`] between two progress calls.
-const PROGRESS_EVERY: u32 = 16;
-
-/// Looks for what a rank does that has a processor, before a yield: some 2 us, which is what the yield
-/// would cost.
-const LOOKS_BESIDE: u32 = 64;
 
 /// What a worker is made of.
 pub struct WorkerParts {
@@ -352,98 +341,6 @@ impl Worker {
             waiter.yield_now();
         }
         events
-    }
-
-    /// Waits for a request and frees it.
-    #[inline]
-    pub fn wait(&self, id: RequestId) -> Status {
-        let mut waiting = Waiting::new(self);
-        let mut pause = Pause::new(self);
-        loop {
-            let (events, deliver) = {
-                let inner = &mut *self.inner.borrow_mut();
-                // Asked first: out of an option, the status would be copied twice.
-                if inner.engine.is_done(id.0)
-                    && let Some(request) = inner.engine.requests.get_mut(id.0)
-                {
-                    let status = request.status;
-                    request.empty();
-                    inner.engine.requests.release(id.0);
-                    return status;
-                }
-                (inner.progress(), !inner.engine.inbox.is_empty())
-            };
-            if deliver {
-                self.deliver();
-            }
-            pause.begin();
-            if events == 0 {
-                if self.inner.borrow().engine.requests.get(id.0).is_none() {
-                    // Nobody can complete a request that is not there.
-                    return Status::failed(OpError::Cancelled);
-                }
-                waiting.idle();
-            } else {
-                waiting.busy();
-            }
-        }
-    }
-
-    /// Waits until `done` says so, which is asked after every progress.
-    #[inline]
-    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
-        let mut waiting = Waiting::new(self);
-        let mut pause = Pause::new(self);
-        while !done() {
-            pause.begin();
-            if self.progress() == 0 {
-                waiting.idle();
-            } else {
-                waiting.busy();
-            }
-        }
-    }
-
-    /// The same for something that may come without waking this worker: no sleep is longer than
-    /// `period`.
-    pub fn wait_until_within(&self, period: Duration, done: impl FnMut() -> bool) {
-        let before = self.inner.borrow_mut().wakeup.look.replace(period);
-        self.wait_until(done);
-        self.inner.borrow_mut().wakeup.look = before;
-    }
-
-    /// Waits for something that no message tells of, without sleeping: asks `done` before each
-    /// yield of the processor, and progresses now and then. `false` when it is time to sleep. What is waited for is
-    /// the part of a rank of the job, if `of` names one: while that rank has a processor, a yield
-    /// would come too early.
-    #[inline]
-    pub fn yield_until(&self, of: Option<u32>, mut done: impl FnMut() -> bool) -> bool {
-        let mut stages = self.waiter.borrow().stages();
-        let (mut round, before) = (0, self.waiter.borrow().looks().min(stages.spins));
-        while round < stages.yields.saturating_add(stages.spins) {
-            if done() {
-                return true;
-            }
-            if round % PROGRESS_EVERY == PROGRESS_EVERY - 1 {
-                self.progress();
-            }
-            if round >= before {
-                let runs = || of.is_some_and(|rank| self.waiter.borrow().runs(rank));
-                let mut looks = 0;
-                while looks < LOOKS_BESIDE && runs() {
-                    std::hint::spin_loop();
-                    if done() {
-                        return true;
-                    }
-                    looks += 1;
-                }
-                let mut waiter = self.waiter.borrow_mut();
-                waiter.yield_now();
-                stages = waiter.stages();
-            }
-            round += 1;
-        }
-        done()
     }
 
     /// World ranks of the own job that are known to have failed: dead, unreachable, or rejected for

@@ -1,47 +1,56 @@
-//! One wait of a worker: when it looks again, gives the processor away and sleeps.
+//! Waiting: the one loop of all waits of a worker, and when it looks again, gives the processor away
+//! and sleeps.
+//!
+//! A thread that shares its worker with others waits in [`crate::shared`], whose loop takes the lock
+//! in each round; [`Worker::yield_until`] never sleeps.
 
-use super::Worker;
+use std::time::Duration;
+
+use bowline_base::gate::Entered;
+
+use super::{Inner, Worker};
+use crate::request::{RequestId, Status};
+use crate::turn::Pause;
+use crate::wait::Stages;
+
+/// Looks of [`Worker::yield_until`] between two progress calls.
+const PROGRESS_EVERY: u32 = 16;
+
+/// Looks for what a rank does that has a processor, before a yield: some 2 us, which is what the yield
+/// would cost.
+const LOOKS_BESIDE: u32 = 64;
 
 /// The stages of one wait.
-pub(crate) struct Waiting<'a> {
+struct Waiting<'a> {
     worker: &'a Worker,
     round: u32,
-    stages: Option<crate::wait::Stages>,
+    stages: Option<Stages>,
 }
 
 impl<'a> Waiting<'a> {
-    #[inline]
-    pub(crate) fn new(worker: &'a Worker) -> Self {
+    #[inline(always)]
+    const fn new(worker: &'a Worker) -> Self {
         Self { worker, round: 0, stages: None }
     }
 
+    /// Progress found nothing; whether to look again at once. There is no pause instruction between:
+    /// a look at the queues takes longer than a pause is meant to, and on recent processors a pause
+    /// alone costs more than half of a message's latency.
     #[inline]
-    pub(crate) fn busy(&mut self) {
-        self.round = 0;
-    }
-
-    /// Progress found nothing; whether to look again at once.
-    #[inline]
-    pub(crate) fn spins(&mut self) -> bool {
+    fn spins(&mut self) -> bool {
         let worker = self.worker;
         let stages = *self.stages.get_or_insert_with(|| worker.waiter.borrow().stages());
         self.round = self.round.saturating_add(1);
         self.round <= stages.spins
     }
 
-    /// Progress found nothing: looks again, gives the processor away or sleeps.
+    /// After a look, and [`Waiting::spins`] if it found nothing: gives the processor away or sleeps
+    /// when nothing was found for long.
     #[inline]
-    pub(crate) fn idle(&mut self) {
-        // No pause instruction: a look at the queues takes longer than a pause is meant to, and
-        // on recent processors a pause alone costs more than half of a message's latency.
-        if !self.spins() {
-            self.rest();
-        }
-    }
-
-    /// After [`Waiting::spins`] said no: gives the processor away or sleeps.
-    pub(crate) fn rest(&mut self) {
-        if let Some(stages) = self.stages
+    fn rest(&mut self, events: u32) {
+        if events > 0 {
+            self.round = 0;
+        } else if let Some(stages) = self.stages
             && self.round > stages.spins
         {
             self.long(stages);
@@ -49,7 +58,7 @@ impl<'a> Waiting<'a> {
     }
 
     #[cold]
-    fn long(&mut self, stages: crate::wait::Stages) {
+    fn long(&mut self, stages: Stages) {
         if self.round <= stages.spins.saturating_add(stages.yields) {
             let mut waiter = self.worker.waiter.borrow_mut();
             waiter.yield_now();
@@ -65,5 +74,121 @@ impl<'a> Waiting<'a> {
                 self.round = before;
             }
         }
+    }
+}
+
+impl Worker {
+    /// The loop of every wait. It is entered with the worker borrowed, looks at the lanes, calls handlers
+    /// of the user, and rests, until one of two conditions holds. `inside` is asked about the worker after
+    /// each look, once the handlers of what came before have run. `outside` is code of the user and may
+    /// call the worker. With `stays`, looks that find nothing follow each other inside of the worker,
+    /// which is the shortest loop for a message; `outside` is then asked only between such rows.
+    #[inline(always)]
+    pub(crate) fn wait_loop<'a, R>(
+        &'a self,
+        mut inner: Entered<'a, Inner>,
+        stays: bool,
+        mut inside: impl FnMut(&mut Inner) -> Option<R>,
+        mut outside: impl FnMut() -> Option<R>,
+    ) -> R {
+        if let Some(result) = inside(&mut inner) {
+            return result;
+        }
+        let mut waiting = Waiting::new(self);
+        let mut pause = Pause::new(self);
+        loop {
+            let events = loop {
+                let events = inner.progress();
+                if !inner.engine.inbox.is_empty() {
+                    break events.max(1);
+                }
+                if let Some(result) = inside(&mut inner) {
+                    return result;
+                }
+                if events > 0 || !waiting.spins() || !stays || pause.is_wanted() {
+                    break events;
+                }
+            };
+            self.between_looks(inner, events, &mut waiting, &mut pause);
+            if let Some(result) = outside() {
+                return result;
+            }
+            inner = self.inner.borrow_mut();
+        }
+    }
+
+    /// What a wait does out of the worker when a look brought something else, or nothing for long.
+    #[inline(never)]
+    fn between_looks(
+        &self,
+        inner: Entered<'_, Inner>,
+        events: u32,
+        waiting: &mut Waiting<'_>,
+        pause: &mut Pause<'_>,
+    ) {
+        let deliver = !inner.engine.inbox.is_empty();
+        drop(inner);
+        if deliver {
+            self.deliver();
+        }
+        pause.begin();
+        waiting.rest(events);
+    }
+
+    /// Waits for a request and frees it.
+    #[inline]
+    pub fn wait(&self, id: RequestId) -> Status {
+        let ended = |inner: &mut Inner| inner.engine.take_or_gone(id.0);
+        self.wait_loop(self.inner.borrow_mut(), true, ended, || None)
+    }
+
+    /// Waits until `done` says so, which is asked after every progress.
+    #[inline]
+    pub fn wait_until(&self, mut done: impl FnMut() -> bool) {
+        if !done() {
+            self.wait_loop(self.inner.borrow_mut(), false, |_| None, || done().then_some(()));
+        }
+    }
+
+    /// The same for something that may come without waking this worker: no sleep is longer than
+    /// `period`.
+    pub fn wait_until_within(&self, period: Duration, done: impl FnMut() -> bool) {
+        let before = self.inner.borrow_mut().wakeup.look.replace(period);
+        self.wait_until(done);
+        self.inner.borrow_mut().wakeup.look = before;
+    }
+
+    /// Waits for something that no message tells of, without sleeping: asks `done` before each
+    /// yield of the processor, and progresses now and then. `false` when it is time to sleep. What is waited for is
+    /// the part of a rank of the job, if `of` names one: while that rank has a processor, a yield
+    /// would come too early.
+    #[inline]
+    pub fn yield_until(&self, of: Option<u32>, mut done: impl FnMut() -> bool) -> bool {
+        let mut stages = self.waiter.borrow().stages();
+        let (mut round, before) = (0, self.waiter.borrow().looks().min(stages.spins));
+        while round < stages.yields.saturating_add(stages.spins) {
+            if done() {
+                return true;
+            }
+            if round % PROGRESS_EVERY == PROGRESS_EVERY - 1 {
+                self.progress();
+            }
+            if round >= before {
+                let runs = || of.is_some_and(|rank| self.waiter.borrow().runs(rank));
+                let mut looks = 0;
+                while looks < LOOKS_BESIDE && runs() {
+                    std::hint::spin_loop();
+                    if done() {
+                        return true;
+                    }
+                    looks += 1;
+                }
+                let mut waiter = self.waiter.borrow_mut();
+                waiter.yield_now();
+                stages = waiter.stages();
+            }
+            round += 1;
+        }
+        done()
     }
 }

@@ -4,9 +4,8 @@
 //! another process may write ([`view`]) and copies to and from it ([`copy`]), handles of user buffers ([`buffer`]), also of those in pieces
 //! or behind callbacks ([`scatter`]), how elements lie that are not in one piece ([`layout`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
-//! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), a value with a side door ([`gate`]), one with repeated work ([`repeat`]), the memory of a job ([`region`],
-//! [`job`]), doorbells ([`doorbell`]), the last rounds of what is dropped ([`drain`]), turns of threads
-//! that wait for one worker ([`turn`]), threads that run soon ([`short_slice`]), generation-checked slabs ([`slab`]), counters
+//! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), the lock of a worker ([`worker_lock`]), a value with repeated work ([`repeat`]), the memory of a job ([`region`],
+//! [`job`]), doorbells ([`doorbell`]), the last rounds of what is dropped ([`drain`]), threads that run soon ([`short_slice`]), generation-checked slabs ([`slab`]), counters
 //! ([`mod@counters`]) and configuration ([`config`]).
 //!
 //! What is not: any protocol, any transport, any policy. Nothing here depends on another crate
@@ -21,7 +20,6 @@ pub mod cursor;
 pub mod doorbell;
 pub mod drain;
 pub mod error;
-pub mod gate;
 pub mod job;
 pub mod layout;
 pub mod region;
@@ -33,6 +31,6 @@ pub mod short_slice;
 pub mod slab;
 pub mod staging;
 pub mod sync;
-pub mod turn;
 pub mod view;
 pub mod words;
+pub mod worker_lock;

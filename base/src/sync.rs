@@ -10,14 +10,7 @@ pub use std::sync::atomic;
 #[cfg(bowline_loom)]
 pub use loom::sync::atomic;
 
-/// Cells of one thread; a model notices a second one.
-#[cfg(not(bowline_loom))]
-pub(crate) use std::cell;
-
-#[cfg(bowline_loom)]
-pub(crate) use loom::cell;
-
-/// Tells the processor (or the model) that the caller spins.
+/// A hint to the processor (or the model) that the caller spins.
 #[inline]
 pub fn spin_loop() {
     #[cfg(not(bowline_loom))]
@@ -26,7 +19,7 @@ pub fn spin_loop() {
     loom::thread::yield_now();
 }
 
-/// Gives the processor away, or another of the model's threads a turn.
+/// Lets another thread run, or another one of the model's.
 #[inline]
 pub fn yield_now() {
     #[cfg(not(bowline_loom))]
@@ -38,8 +31,14 @@ pub fn yield_now() {
 /// Names the calling thread among those that run: never 0, and used again after its end.
 #[inline]
 pub fn thread_token() -> usize {
+    #[cfg(not(bowline_loom))]
     std::thread_local! {
         static PLACE: u8 = const { 0 };
+    }
+    // The threads of a model are all of one of the system's.
+    #[cfg(bowline_loom)]
+    loom::thread_local! {
+        static PLACE: u8 = 0;
     }
     PLACE.with(|place| std::ptr::from_ref(place).addr())
 }

@@ -8,7 +8,7 @@
 //!   helper   look at the lanes ──► Beside::advance ──► SideDoor::{take, send, recv} ... ──► nothing moved: sleep
 //!   rank     any call that posts ──► its wait is for room, or actions were carried out ──► wakes the helper
 //! ```
-//! Rules. (1) An operation is posted and taken through the worker's gate, one at a time, so that rank and helper may
+//! Rules. (1) An operation is posted and taken through the worker's lock, one at a time, so that rank and helper may
 //! both do it. (2) Who of the two moves a piece of work is for its owner to decide; it must not be two at once, and
 //! none may be left that one of them saw. (3) What the rank's calls leave undone or complete unseen wakes the
 //! helper. (4) What the helper moved wakes the rank, if it sleeps.

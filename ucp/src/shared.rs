@@ -9,42 +9,42 @@
 //! | multiple | [`SharedWorker`] | any thread calls anything at any time |
 //!
 //! ```text
-//!   thread ── with(op) ──► lock ── op ── settle ── unlock ── wakes the one that sleeps, if there is one
-//!   thread ── progress ──► lock ── look ── settle ── unlock ── the same, if anything happened
-//!   thread ── wait(id) ──► lock ── look ── there: done
-//!                                  └─ nobody has the turn: progress, unlocked between two looks,
-//!                                  │                       asleep without the lock
-//!                                  └─ else: asleep on a word of its own, until done or at the turn
+//!   thread ── with(op) ──► claim ── op ── settle ── release ── wakes the leader, if it sleeps
+//!   thread ── progress ──► claim ── look ── settle ── release ── the same, if anything happened
+//!   thread ── wait(id) ──► claim ── look ── there: done
+//!                                   └─ there is no leader: progress, released between two looks,
+//!                                   │                      asleep without a claim
+//!                                   └─ else: asleep on a word of its own, until done or elected
 //! ```
-//! Rules. (1) One lock for each worker; nobody sleeps with it. (2) One thread at a time makes progress
-//! and sleeps on the transports; the others sleep on a word each. (3) Whoever looked, and so may have
-//! completed the requests of others, calls those before the lock is free again. (4) Whoever has posted
-//! something, or has taken in what the transports brought, wakes the thread that sleeps on them: what a
-//! post leaves undone is moved on by progress, and what it sleeps for may be what was taken. That holds for
-//! a thread that waits here and for one that sleeps on the worker's descriptor. (5) The elected thread lets
-//! those who want the lock have it between two of its looks. (6) Any thread may complete, wait for or
+//! Rules. (1) The lock of each worker is the one that its inside has anyway
+//! ([`worker_lock`](bowline_base::worker_lock)): a claim makes the thread its owner until the release; no thread sleeps
+//! with a claim. (2) One thread at a time, the leader, makes progress and sleeps on the transports; the others sleep on
+//! a word each. (3) A thread that looked, and so may have completed the requests of others, calls those before its
+//! release. (4) A thread that has posted something, or has taken in what the transports brought, wakes the one that
+//! sleeps on them: what a post leaves undone is moved on by progress, and what it sleeps for may be what was taken. That
+//! holds for a thread that waits here and for one that sleeps on the worker's descriptor. (5) The leader lets
+//! those that want the lock have it between two of its looks. (6) Any thread may complete, wait for or
 //! cancel any request; the wait of two threads for one request ends for both, and one of them has the
-//! status. The lock, the election and the wake-up are [`bowline_base::turn::Shared`], with its models.
+//! status. The lock, the election and the wake-up are [`bowline_base::worker_lock::SharedLock`], with its models.
 //!
-//! Handlers of active messages and of errors run in whichever thread makes progress, with the lock:
+//! Handlers of active messages and of errors run in the thread that makes progress, under its claim:
 //! they use the [`Worker`] that they are given. A handler that uses the shared worker instead would
 //! wait for itself; that is a panic with this explanation.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_base::doorbell::Signal;
-use bowline_base::sync::atomic::{AtomicUsize, Ordering};
-use bowline_base::sync::{thread_token, yield_now};
-use bowline_base::turn::{Bed, Driven, Shared};
+use bowline_base::sync::yield_now;
+use bowline_base::worker_lock::{Driven, Parker, SharedLock, WorkerLock};
 
 use crate::error::{OpError, WorkerError};
 use crate::request::{RequestId, Status};
 use crate::wait::{Idle, Stages, Waiter};
 use crate::waits::Waits;
 use crate::wakeup::Nap;
-use crate::worker::{Worker, WorkerParts};
+use crate::worker::{Inner, Worker, WorkerParts};
 
-/// The waiter of a worker whose lock is held while it is used: it never sleeps.
+/// The waiter of a worker that is claimed while it is used: it never sleeps.
 struct Restless;
 
 impl Waiter for Restless {
@@ -68,78 +68,54 @@ enum Want {
     Event,
 }
 
-/// Which thread runs code of the program with the lock; 0 for none.
-#[derive(Debug, Default)]
-struct Holder(AtomicUsize);
-
-impl Holder {
-    /// The calling thread runs code of the program until the end of `op`.
-    fn during<R>(&self, op: impl FnOnce() -> R) -> R {
-        struct Until<'a>(&'a Holder);
-        impl Drop for Until<'_> {
-            fn drop(&mut self) {
-                // Relaxed: only the holder itself compares it with its own token.
-                self.0.0.store(0, Ordering::Relaxed);
-            }
-        }
-        // Relaxed: as above.
-        self.0.store(thread_token(), Ordering::Relaxed);
-        let _until = Until(self);
-        op()
-    }
-
-    fn is_caller(&self) -> bool {
-        // Relaxed: a thread finds its own token only if it has stored it itself.
-        self.0.load(Ordering::Relaxed) == thread_token()
-    }
-}
-
-/// What lies under the lock.
-struct Inside {
-    worker: Worker,
-    holder: Arc<Holder>,
-}
+/// What is used under claims.
+struct Inside(Worker);
 
 impl Driven for Inside {
+    type Value = Inner;
     type Key = Want;
     type Nap = Nap;
 
+    fn lock(&self) -> &WorkerLock<Inner> {
+        &self.0.inner
+    }
+
     fn progress(&mut self) -> u32 {
-        self.holder.during(|| self.worker.progress())
+        self.0.progress()
     }
 
     fn is_there(&mut self, want: &Want, events: bool) -> bool {
         match *want {
-            Want::Request(id) => self.worker.is_complete(id),
+            Want::Request(id) => self.0.is_complete(id),
             Want::Event => events,
         }
     }
 
     fn begin_nap(&mut self) -> Option<Nap> {
-        self.worker.begin_nap()
+        self.0.begin_nap()
     }
 
     fn end_nap(&mut self) {
-        self.worker.end_nap();
+        self.0.end_nap();
     }
 
     fn other_sleep(&self) -> Option<u64> {
-        self.worker.slept_on()
+        self.0.slept_on.get()
     }
 
     fn end_other_sleep(&mut self) {
-        self.worker.forget_sleeper();
+        self.0.slept_on.set(None);
     }
 }
 
-/// How the elected thread passes its time.
+/// How the leader passes its time.
 struct Resting<'a> {
     shared: &'a SharedWorker,
     waiter: MutexGuard<'a, Box<dyn Waiter>>,
     stages: Stages,
 }
 
-impl Bed<Nap> for Resting<'_> {
+impl Parker<Nap> for Resting<'_> {
     fn is_tired(&self, round: u32) -> bool {
         round > self.stages.spins.saturating_add(self.stages.yields)
     }
@@ -164,11 +140,10 @@ impl Bed<Nap> for Resting<'_> {
 
 /// A worker for several threads. See the module's text.
 pub struct SharedWorker {
-    inside: Shared<Inside, Box<dyn Fn() + Send + Sync>>,
-    /// Used only by the elected thread.
+    inside: SharedLock<Inside, Box<dyn Fn() + Send + Sync>>,
+    /// Used only by the leader.
     waiter: Mutex<Box<dyn Waiter>>,
     signal: Signal,
-    holder: Arc<Holder>,
 }
 
 impl std::fmt::Debug for SharedWorker {
@@ -189,48 +164,30 @@ impl SharedWorker {
     /// Shares a worker that one thread had so far.
     pub fn of(worker: Worker) -> Self {
         let waiter = Mutex::new(worker.waiter.replace(Box::new(Restless)));
-        worker.shared.set(true);
         let signal = worker.signal();
-        let holder = Arc::new(Holder::default());
-        let inside = Inside { worker, holder: Arc::clone(&holder) };
         let wakes = signal.clone();
         let wake: Box<dyn Fn() + Send + Sync> = Box::new(move || wakes.raise());
-        Self { inside: Shared::new(inside, wake), waiter, signal, holder }
+        Self { inside: SharedLock::new(Inside(worker), wake), waiter, signal }
     }
 
     /// The worker for one thread again.
-    ///
-    /// # Panics
-    /// When a thread panicked with the lock.
     pub fn into_inner(self) -> Worker {
-        let worker = self.inside.into_inner().worker;
+        let Inside(worker) = self.inside.into_inner();
         let waiter = self.waiter.into_inner().unwrap_or_else(PoisonError::into_inner);
         worker.waiter.replace(waiter);
-        worker.shared.set(false);
         worker
-    }
-
-    #[track_caller]
-    fn enter(&self) {
-        assert!(
-            !self.holder.is_caller(),
-            "a handler, or a closure of `with`, uses its shared worker; it is to use the worker that \
-             it was given"
-        );
     }
 
     /// Hands the worker to `op`, for any calls that do not wait: those would make the others wait with
     /// them. They keep their promises nevertheless.
     #[track_caller]
     pub fn with<R>(&self, op: impl FnOnce(&Worker) -> R) -> R {
-        self.enter();
-        self.inside.with(|inside| inside.holder.during(|| op(&inside.worker)))
+        self.inside.with(|inside| op(&inside.0))
     }
 
     /// Makes progress once. Returns how many events there were.
     #[track_caller]
     pub fn progress(&self) -> u32 {
-        self.enter();
         self.inside.progress()
     }
 
@@ -243,7 +200,7 @@ impl SharedWorker {
     #[track_caller]
     pub fn wait(&self, id: RequestId) -> Status {
         self.until(Want::Request(id), |worker| worker.is_complete(id));
-        let status = self.inside.look(|inside| inside.worker.take(id));
+        let status = self.inside.look(|inside| inside.0.take(id));
         status.unwrap_or_else(|| Status::failed(OpError::Cancelled))
     }
 
@@ -251,11 +208,11 @@ impl SharedWorker {
     #[track_caller]
     pub fn wait_with_buffer(&self, id: RequestId) -> (Status, Option<Vec<u8>>) {
         self.until(Want::Request(id), |worker| worker.is_complete(id));
-        let taken = self.inside.look(|inside| inside.worker.take_with_buffer(id));
+        let taken = self.inside.look(|inside| inside.0.take_with_buffer(id));
         taken.unwrap_or_else(|| (Status::failed(OpError::Cancelled), None))
     }
 
-    /// Waits until `done` says so, which is asked, with the lock held, whenever something happened.
+    /// Waits until `done` says so, which is asked, under a claim, whenever something happened.
     #[track_caller]
     pub fn wait_until(&self, done: impl FnMut(&Worker) -> bool) {
         self.until(Want::Event, done);
@@ -263,8 +220,7 @@ impl SharedWorker {
 
     #[track_caller]
     fn until(&self, want: Want, mut done: impl FnMut(&Worker) -> bool) {
-        self.enter();
-        let mut done = |inside: &mut Inside| inside.holder.during(|| done(&inside.worker));
+        let mut done = |inside: &mut Inside| done(&inside.0);
         self.inside.until(want, &mut done, || {
             let waiter = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
             let stages = waiter.stages();
@@ -274,9 +230,6 @@ impl SharedWorker {
 
     /// Hands the worker to `look`, which changes nothing, if nobody has it.
     pub(crate) fn try_look<R>(&self, look: impl FnOnce(&Worker) -> R) -> Option<R> {
-        if self.holder.is_caller() {
-            return None;
-        }
-        self.inside.try_look(|inside| look(&inside.worker))
+        self.inside.try_look(|inside| look(&inside.0))
     }
 }

@@ -1,7 +1,7 @@
 //! Progress from beside: what moves a worker on while its thread computes.
 //!
 //! Two kinds of attendants use it, which live outside of this crate, since they need a clock, signals
-//! or threads. Both come in by the worker's side door ([`bowline_base::gate`]), so that there is one
+//! or threads. Both come in by remote handles of the worker's lock ([`bowline_base::worker_lock`]), so that there is one
 //! inside at most.
 //!
 //! ```text
@@ -35,8 +35,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bowline_base::doorbell::{Doorbell, Sleep, WakeSet};
-use bowline_base::gate::{Visit, Visitor};
 use bowline_base::slab::Key;
+use bowline_base::worker_lock::{RemoteGuard, RemoteHandle};
 use bowline_uct::Caps;
 
 use crate::beside::Beside;
@@ -284,7 +284,7 @@ impl Attendance {
 
 /// The side door of a worker.
 #[derive(Clone, Debug)]
-pub struct SideDoor(Visitor<Inner>);
+pub struct SideDoor(RemoteHandle<Inner>);
 
 impl SideDoor {
     /// A turn. To be called from a signal handler that has interrupted any thread; returns soon: after
@@ -318,7 +318,7 @@ impl SideDoor {
     }
 
     /// Enters by it.
-    pub(crate) fn enter(&self) -> Visit<'_, Inner> {
+    pub(crate) fn enter(&self) -> RemoteGuard<'_, Inner> {
         self.0.enter()
     }
 
@@ -366,7 +366,7 @@ impl Worker {
     ) -> Result<(), E> {
         let attendant = &mut *self.attending.attendant.borrow_mut();
         assert!(attendant.is_none(), "a worker has one attendant");
-        *attendant = Some(make(SideDoor(self.inner.visitor()))?);
+        *attendant = Some(make(SideDoor(self.inner.remote()))?);
         let inner = &mut *self.inner.borrow_mut();
         match how {
             Attendants::Turns => {

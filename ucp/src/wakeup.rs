@@ -88,8 +88,6 @@ pub(crate) struct Wakeup {
     armed: bool,
     /// How often `arm` has answered that one may sleep.
     sleeps: u64,
-    /// Which of these sleeps nobody has ended yet, as far as is known.
-    slept_on: Option<u64>,
     /// Longest sleep while something is waited for of which nothing tells.
     pub(crate) look: Option<Duration>,
 }
@@ -141,7 +139,7 @@ impl Worker {
     /// As for [`Worker::event_fd`].
     pub fn arm(&self) -> Result<Arm, WakeError> {
         self.event_fd()?;
-        self.forget_sleeper();
+        self.slept_on.set(None);
         if std::mem::take(&mut self.inner.borrow_mut().wakeup.armed) {
             self.inner.borrow_mut().disarm();
         }
@@ -149,7 +147,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         inner.wakeup.armed = true;
         inner.wakeup.sleeps += 1;
-        inner.wakeup.slept_on = Some(inner.wakeup.sleeps);
+        self.slept_on.set(Some(inner.wakeup.sleeps));
         // What a turn takes has made the descriptor readable.
         inner.shut_out_turns(false);
         Ok(Arm::Ready { within: nap.deadline })
@@ -160,16 +158,6 @@ impl Worker {
     /// Progress is the caller's.
     pub fn wait_event(&self) {
         self.sleep(true);
-    }
-
-    /// The number of the sleep on the descriptor that nobody has ended yet.
-    pub(crate) fn slept_on(&self) -> Option<u64> {
-        self.inner.borrow().wakeup.slept_on
-    }
-
-    /// That sleep will be ended.
-    pub(crate) fn forget_sleeper(&self) {
-        self.inner.borrow_mut().wakeup.slept_on = None;
     }
 }
 
@@ -268,8 +256,8 @@ impl Worker {
     /// `first`: something has happened since the last sleep.
     #[cold]
     pub(crate) fn sleep(&self, first: bool) -> bool {
-        if self.shared.get() {
-            // A lock is held that others want: see `shared.rs`.
+        if self.inner.is_shared() {
+            // A claim is held that others want: see `shared.rs`.
             self.waiter.borrow_mut().yield_now();
             return true;
         }

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bowline_base::doorbell::WakeSet;
-use bowline_base::gate::Owner;
 use bowline_base::slab::Key;
+use bowline_base::worker_lock::WorkerLock;
 use bowline_model::transport::Costs;
 use bowline_uct::{Caps, EpId, Iface};
 
@@ -92,7 +92,7 @@ pub(crate) struct Inner {
 pub struct Worker {
     /// First: it is gone before what it attends.
     pub(crate) attending: Attending,
-    pub(crate) inner: Owner<Inner>,
+    pub(crate) inner: WorkerLock<Inner>,
     pub(crate) handlers: RefCell<Handlers>,
     pub(crate) waiter: RefCell<Box<dyn Waiter>>,
     pub(crate) sleeps: Cell<u64>,
@@ -100,8 +100,8 @@ pub struct Worker {
     vain: Cell<u32>,
     /// What the layer above has been called for last that concerns many ranks; empty for nothing.
     pub(crate) called: Cell<&'static str>,
-    /// Under the lock of a worker that threads share.
-    pub(crate) shared: Cell<bool>,
+    /// Which sleep on the worker's descriptor nobody has ended yet, as far as is known.
+    pub(crate) slept_on: Cell<Option<u64>>,
     /// Who is told of the end of an endpoint.
     pub(crate) watchers: RefCell<Watchers>,
 }
@@ -179,13 +179,13 @@ impl Worker {
         }
         Ok(Self {
             attending: Attending::default(),
-            inner: Owner::new(inner),
+            inner: WorkerLock::new(inner),
             handlers: RefCell::default(),
             waiter: RefCell::new(parts.waiter),
             sleeps: Cell::new(0),
             vain: Cell::new(0),
             called: Cell::new(""),
-            shared: Cell::new(false),
+            slept_on: Cell::new(None),
             watchers: RefCell::default(),
         })
     }

@@ -133,18 +133,18 @@ fn loom_doorbell_needs_its_fences() {
     });
 }
 
-/// What is behind the gate between a helper and its rank.
+/// What is under the lock of a rank and its progress thread.
 struct Inside {
     left: u32,
     called: bool,
 }
 
-/// A helper looks and arms in two visits of a gate. What the owner leaves between them rings a doorbell that is not
+/// A progress thread looks and arms under the lock, twice. What the owner leaves between them rings a doorbell that is not
 /// armed yet; so the owner leaves a mark, too, which the helper looks for before it arms.
 fn what_is_left_before_a_nap_is_looked_at(marks: bool) {
     loom::model(move || {
-        let owner = crate::gate::Owner::new(Inside { left: 0, called: false });
-        let (door, word) = (owner.visitor(), Arc::new(AtomicU32::new(AWAKE)));
+        let owner = crate::worker_lock::WorkerLock::new(Inside { left: 0, called: false });
+        let (door, word) = (owner.remote(), Arc::new(AtomicU32::new(AWAKE)));
         let bell = Arc::clone(&word);
         let helper = thread::spawn(move || {
             let mut taken = 0;

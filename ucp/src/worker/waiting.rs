@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bowline_base::gate::Entered;
+use bowline_base::worker_lock::OwnerGuard;
 
 use super::{Inner, Worker};
 use crate::request::{RequestId, Status};
@@ -86,7 +86,7 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn wait_loop<'a, R>(
         &'a self,
-        mut inner: Entered<'a, Inner>,
+        mut inner: OwnerGuard<'a, Inner>,
         stays: bool,
         mut inside: impl FnMut(&mut Inner) -> Option<R>,
         mut outside: impl FnMut() -> Option<R>,
@@ -121,7 +121,7 @@ impl Worker {
     #[inline(never)]
     fn between_looks(
         &self,
-        inner: Entered<'_, Inner>,
+        inner: OwnerGuard<'_, Inner>,
         events: u32,
         waiting: &mut Waiting<'_>,
         pause: &mut Pause<'_>,

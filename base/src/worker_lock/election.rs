@@ -1,29 +1,22 @@
-//! Turns: of several threads that wait for different ends of one worker, one makes progress and the
-//! others sleep until theirs is there, or the turn comes to them.
+//! The election of who makes progress: of several threads that wait for different ends of one worker, the leader
+//! makes progress and the others sleep until theirs is there, or one of them becomes the leader.
 //!
 //! ```text
-//!              nobody has the turn
-//!   waiter ──────────────────────────► has the turn ── its end came ──► leaves: the turn goes to the
-//!      │                                    ▲                            first who is parked, else to
-//!      │ somebody has it                    │ called ELECTED             nobody
-//!      └──────────────────► parked ─────────┤
-//!                                           └─ called DONE ──► its end is there
+//!            there is no leader
+//!   waiter ──────────────────────► leader ── its end came ──► leaves: the first that is parked becomes
+//!      │                              ▲                         the leader, if there is one
+//!      │ there is a leader            │ called ELECTED
+//!      └──────────────────► parked ───┤
+//!                                     └─ called DONE ──► its end is there
 //! ```
-//! Rules. (1) [`Turns`] lies under the lock of what is waited for; only a parked waiter's [`Slot`] is
-//! touched without it. (2) Whoever finds, under the lock, that ends have come calls
-//! [`Turns::settle`] before it gives the lock back: so an end that is there has no parked waiter.
-//! (3) Whoever leaves hands the turn on under the same lock: so where somebody is parked, somebody has
-//! the turn. (4) A call is stored before the sleeper is woken, and the sleeper looks at the word before
+//! Rules. (1) [`ProgressElection`] lies under the lock of what is waited for; only a parked waiter's [`Slot`] is
+//! touched without it. (2) A thread that finds, under the lock, that ends have come calls
+//! [`settle`](ProgressElection::settle) before it releases the lock: so an end that is there has no parked waiter.
+//! (3) A leader that leaves calls the next one under the same lock: so where a waiter is parked, there is a
+//! leader. (4) A call is stored before the sleeper is woken, and the sleeper looks at the word before
 //! and after it sleeps: a call between the two is not lost, since the kernel compares the word itself.
-//!
-//! What progress is, and how the one with the turn passes its time, is not decided here. [`Shared`] has
-//! the lock around it, and the sleep of the one with the turn.
-
-mod shared;
 
 use std::sync::Arc;
-
-pub use shared::{Bed, Driven, Shared};
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,20 +26,20 @@ const ELECTED: u32 = 2;
 
 /// Where one waiter sleeps.
 #[derive(Debug, Default)]
-pub struct Slot(AtomicU32);
+pub(super) struct Slot(AtomicU32);
 
 /// Why a parked waiter was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
+pub(super) enum Call {
     /// What it waits for is there.
     Done,
-    /// It has the turn.
+    /// It is the leader.
     Elected,
 }
 
 impl Slot {
     /// Sleeps until called.
-    pub fn wait(&self) -> Call {
+    pub(super) fn wait(&self) -> Call {
         loop {
             // Acquire pairs with the Release of `call`: what the caller did before is seen.
             match self.0.load(Ordering::Acquire) {
@@ -88,31 +81,31 @@ fn wake(_: &AtomicU32) {}
 /// What a waiter is to do.
 #[derive(Debug)]
 #[must_use]
-pub enum Role {
-    /// Make progress; [`Turns::leave`] when what it waits for is there.
-    Progress,
-    /// Give the lock back and sleep on this.
+pub(super) enum Role {
+    /// Make progress; [`ProgressElection::leave`] when what it waits for is there.
+    Lead,
+    /// Release the lock and sleep on this.
     Park(Arc<Slot>),
 }
 
-/// Who has the turn, and who is parked. `K` names what a waiter waits for.
+/// Whether there is a leader, and who is parked. `K` names what a waiter waits for.
 #[derive(Debug)]
-pub struct Turns<K> {
-    taken: bool,
+pub(super) struct ProgressElection<K> {
+    led: bool,
     parked: Vec<(K, Arc<Slot>)>,
 }
 
-impl<K> Default for Turns<K> {
+impl<K> Default for ProgressElection<K> {
     fn default() -> Self {
-        Self { taken: false, parked: Vec::new() }
+        Self { led: false, parked: Vec::new() }
     }
 }
 
-impl<K> Turns<K> {
-    /// Somebody waits for `key`, which is not there yet.
-    pub fn enter(&mut self, key: K) -> Role {
-        if !std::mem::replace(&mut self.taken, true) {
-            return Role::Progress;
+impl<K> ProgressElection<K> {
+    /// A waiter comes for `key`, which is not there yet.
+    pub(super) fn enter(&mut self, key: K) -> Role {
+        if !std::mem::replace(&mut self.led, true) {
+            return Role::Lead;
         }
         let slot = Arc::new(Slot::default());
         self.parked.push((key, Arc::clone(&slot)));
@@ -120,7 +113,7 @@ impl<K> Turns<K> {
     }
 
     /// Calls every parked waiter for whose key `is_there` says so.
-    pub fn settle(&mut self, mut is_there: impl FnMut(&K) -> bool) {
+    pub(super) fn settle(&mut self, mut is_there: impl FnMut(&K) -> bool) {
         if self.parked.is_empty() {
             return;
         }
@@ -133,23 +126,25 @@ impl<K> Turns<K> {
         });
     }
 
-    /// Whoever has the turn leaves.
-    pub fn leave(&mut self) {
+    /// The leader leaves.
+    pub(super) fn leave(&mut self) {
         if self.parked.is_empty() {
-            self.taken = false;
+            self.led = false;
         } else {
             let (_, slot) = self.parked.remove(0);
             slot.call(ELECTED);
         }
     }
 
-    /// Whether somebody has the turn.
-    pub const fn is_taken(&self) -> bool {
-        self.taken
+    /// Whether there is a leader.
+    #[cfg(test)]
+    pub(super) const fn has_leader(&self) -> bool {
+        self.led
     }
 
     /// How many are parked.
-    pub fn parked(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn parked(&self) -> usize {
         self.parked.len()
     }
 }
@@ -157,7 +152,7 @@ impl<K> Turns<K> {
 #[cfg(all(test, bowline_loom))]
 mod loom_tests {
     //! Threads wait for messages that come from outside: whatever the order, each gets its own, and
-    //! nobody stays parked with nobody at the turn.
+    //! no waiter stays parked without a leader.
 
     use loom::sync::{Arc, Mutex};
     use loom::thread;
@@ -167,7 +162,7 @@ mod loom_tests {
     /// The worker: messages that a look has taken in, and who waits.
     struct State {
         here: [bool; 3],
-        turns: Turns<usize>,
+        election: ProgressElection<usize>,
     }
 
     struct Shared {
@@ -178,18 +173,18 @@ mod loom_tests {
 
     impl Shared {
         fn new() -> Self {
-            let state = State { here: [false; 3], turns: Turns::default() };
+            let state = State { here: [false; 3], election: ProgressElection::default() };
             Self { sent: Default::default(), state: Mutex::new(state) }
         }
 
-        /// One look, as whoever has the lock takes it.
+        /// One look, by the thread with the lock.
         fn look(&self, state: &mut State) {
             for (here, sent) in state.here.iter_mut().zip(&self.sent) {
                 // Acquire pairs with the Release of `send`.
                 *here |= sent.load(Ordering::Acquire) == 1;
             }
             let here = state.here;
-            state.turns.settle(|&key| here[key]);
+            state.election.settle(|&key| here[key]);
         }
 
         fn send(&self, key: usize) {
@@ -203,8 +198,8 @@ mod loom_tests {
             if state.here[key] {
                 return;
             }
-            match state.turns.enter(key) {
-                Role::Progress => drop(state),
+            match state.election.enter(key) {
+                Role::Lead => drop(state),
                 Role::Park(slot) => {
                     drop(state);
                     if slot.wait() == Call::Done {
@@ -217,7 +212,7 @@ mod loom_tests {
                 let mut state = self.state.lock().expect("as above");
                 self.look(&mut state);
                 if state.here[key] {
-                    state.turns.leave();
+                    state.election.leave();
                     return;
                 }
                 drop(state);
@@ -235,12 +230,12 @@ mod loom_tests {
                     thread::spawn(move || shared.wait(key))
                 })
                 .collect();
-            order.map(|key| shared.send(key));
+            order.into_iter().for_each(|key| shared.send(key));
             for waiter in waiters {
                 waiter.join().expect("it has its message");
             }
             let state = shared.state.lock().expect("as above");
-            assert!(!state.turns.is_taken() && state.turns.parked() == 0);
+            assert!(!state.election.has_leader() && state.election.parked() == 0);
         });
     }
 
@@ -257,7 +252,7 @@ mod loom_tests {
     /// A third thread, which waits for nothing, looks in between and may take in what others wait
     /// for: it must call them.
     #[test]
-    fn loom_a_look_of_somebody_else_calls_the_parked() {
+    fn loom_a_look_of_another_thread_calls_the_parked() {
         loom::model(|| {
             let shared = Arc::new(Shared::new());
             let waiter = {
@@ -285,16 +280,16 @@ mod tests {
 
     use super::*;
 
-    /// Threads wait for numbers that a counter passes; who has the turn moves it.
+    /// Threads wait for numbers that a counter passes; the leader moves it.
     #[test]
-    fn the_turn_goes_from_thread_to_thread() {
-        let state = Mutex::new((0_u32, Turns::<u32>::default()));
+    fn the_lead_goes_from_thread_to_thread() {
+        let state = Mutex::new((0_u32, ProgressElection::<u32>::default()));
         let lock = || state.lock().expect("no test panics with it");
         let progress = || {
-            let (count, turns) = &mut *lock();
+            let (count, election) = &mut *lock();
             *count += 1;
             let now = *count;
-            turns.settle(|&goal| now >= goal);
+            election.settle(|&goal| now >= goal);
             now
         };
         std::thread::scope(|scope| {
@@ -303,11 +298,11 @@ mod tests {
                     for round in 1..=500_u32 {
                         let goal = round * 7 + thread;
                         let role = {
-                            let (count, turns) = &mut *lock();
+                            let (count, election) = &mut *lock();
                             if *count >= goal {
                                 continue;
                             }
-                            turns.enter(goal)
+                            election.enter(goal)
                         };
                         if let Role::Park(slot) = role
                             && slot.wait() == Call::Done
@@ -321,6 +316,6 @@ mod tests {
                 });
             }
         });
-        assert!(!lock().1.is_taken() && lock().1.parked() == 0);
+        assert!(!lock().1.has_leader() && lock().1.parked() == 0);
     }
 }

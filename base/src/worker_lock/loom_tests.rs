@@ -1,0 +1,137 @@
+//! Models of the lock's word: owner, remote handles and claims. The models of the election are with it.
+
+use super::*;
+
+/// Runs a model in which threads wait for the word, each look at which is a step: all orders with so many preemptions.
+pub(super) fn bounded(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.check(run);
+}
+
+/// The model's cell notices two that are inside at once, and one that does not see what the one before has done.
+#[test]
+fn loom_one_is_inside() {
+    loom::model(|| {
+        let lock = WorkerLock::new(loom::cell::UnsafeCell::new(0u32));
+        // What the owner did while it was alone is seen by remote handles.
+        add(&lock.borrow_mut());
+        let remote = lock.remote();
+        let other = loom::thread::spawn(move || {
+            add(&remote.enter());
+            remote.try_enter().is_some_and(|inside| {
+                add(&inside);
+                true
+            })
+        });
+        add(&lock.borrow_mut());
+        let twice = other.join().unwrap();
+        let expected = if twice { 4 } else { 3 };
+        // SAFETY: the other thread has ended.
+        lock.borrow().with(|count| assert_eq!(unsafe { *count }, expected));
+    });
+}
+
+/// The owner tries instead of waiting, refuses itself while it is inside, and goes to another
+/// thread with its lock.
+#[test]
+fn loom_an_owner_tries_and_moves() {
+    loom::model(|| {
+        let lock = WorkerLock::new(loom::cell::UnsafeCell::new(0u32));
+        let remote = lock.remote();
+        let moved = loom::thread::spawn(move || {
+            let mut done = 0;
+            if let Some(inside) = lock.try_borrow_mut() {
+                add(&inside);
+                done += 1;
+                assert!(lock.try_borrow_mut().is_none(), "it is inside already");
+            }
+            add(&lock.borrow_mut());
+            (lock, done + 1)
+        });
+        add(&remote.enter());
+        let (lock, done) = moved.join().unwrap();
+        // SAFETY: the other thread has ended.
+        lock.borrow().with(|count| assert_eq!(unsafe { *count }, done + 1));
+    });
+}
+
+/// The model must be able to fail: in the mode alone, two threads with the owner are both inside. The type system
+/// refuses it, so the test shares the owner by force.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_an_owner_must_not_be_shared() {
+    struct Forced(&'static WorkerLock<loom::cell::UnsafeCell<u32>>);
+    // SAFETY: it is not: this is what the model must notice. Models run one thread at a time.
+    unsafe impl Send for Forced {}
+    loom::model(|| {
+        let lock: &'static _ = Box::leak(Box::new(WorkerLock::new(loom::cell::UnsafeCell::new(0))));
+        let other = Forced(lock);
+        let other = loom::thread::spawn(move || {
+            let whole = other;
+            whole.0.try_borrow_mut().map(|inside| add(&inside)).is_some()
+        });
+        lock.try_borrow_mut().map(|inside| add(&inside));
+        other.join().unwrap();
+    });
+}
+
+fn add(count: &loom::cell::UnsafeCell<u32>) {
+    // SAFETY: only inside of the lock; the model fails if that is not enough.
+    count.with_mut(|count| unsafe { *count += 1 });
+}
+
+/// What threads use under claims; the rest is not of interest here.
+struct Inside(WorkerLock<loom::cell::UnsafeCell<u32>>);
+
+impl Driven for Inside {
+    type Value = loom::cell::UnsafeCell<u32>;
+    type Key = ();
+    type Nap = ();
+
+    fn lock(&self) -> &WorkerLock<Self::Value> {
+        &self.0
+    }
+    fn progress(&mut self) -> u32 {
+        0
+    }
+    fn is_there(&mut self, (): &(), _: bool) -> bool {
+        false
+    }
+    fn begin_nap(&mut self) -> Option<()> {
+        None
+    }
+    fn end_nap(&mut self) {}
+}
+
+/// Two threads claim and enter as the owner, a remote handle tries as a signal handler does, and the lock is one of a
+/// single owner afterwards.
+#[test]
+fn loom_claims_and_a_remote_handle_exclude_each_other() {
+    bounded(2, || {
+        let lock = WorkerLock::new(loom::cell::UnsafeCell::new(0u32));
+        add(&lock.borrow_mut());
+        let remote = lock.remote();
+        let shared = std::sync::Arc::new(SharedLock::new(Inside(lock), || {}));
+        let other = {
+            let shared = std::sync::Arc::clone(&shared);
+            loom::thread::spawn(move || shared.with(|it| add(&it.0.borrow_mut())))
+        };
+        let tries = loom::thread::spawn(move || {
+            let entered = remote.try_enter().is_some_and(|inside| {
+                add(&inside);
+                true
+            });
+            drop(remote);
+            entered
+        });
+        shared.with(|it| add(&it.0.borrow_mut()));
+        other.join().unwrap();
+        let tried = tries.join().unwrap();
+        let shared = std::sync::Arc::into_inner(shared).expect("the threads have ended");
+        let Inside(lock) = shared.into_inner();
+        let expected = if tried { 4 } else { 3 };
+        // SAFETY: the other threads have ended.
+        lock.borrow().with(|count| assert_eq!(unsafe { *count }, expected));
+    });
+}

@@ -6,6 +6,7 @@
 
 mod applications;
 mod collectives;
+mod locks;
 mod memory;
 mod overhead;
 mod overlap;
@@ -29,7 +30,7 @@ struct Arguments {
     /// Fewer rounds and sizes: under a minute in all
     #[arg(long)]
     quick: bool,
-    /// Only these tables: overhead, overlap, waiting, collectives, applications, memory
+    /// Only these tables: overhead, overlap, waiting, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
     /// Where to write the tables as JSON
@@ -46,13 +47,14 @@ struct Arguments {
 /// A table's name and the function that makes it.
 type Named = (&'static str, fn(bool) -> Result<Vec<Table>>);
 
-const TABLES: [Named; 6] = [
+const TABLES: [Named; 7] = [
     ("overhead", overhead::tables),
     ("overlap", overlap::tables),
     ("waiting", overlap::waiting),
     ("collectives", collectives::tables),
     ("applications", applications::tables),
     ("memory", memory::tables),
+    ("locks", locks::tables),
 ];
 
 fn main() -> Result<()> {

@@ -13,7 +13,7 @@ pub(crate) struct Options {
     /// Fewer rounds and sizes: under a minute in all
     #[arg(long)]
     quick: bool,
-    /// Only these tables: overhead, overlap, waiting, collectives, applications, memory
+    /// Only these tables: overhead, overlap, waiting, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
     /// Where to write the tables as JSON

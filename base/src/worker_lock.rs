@@ -16,17 +16,17 @@
 //!              ▲
 //!              └──claim, release──► CLAIMED ◄──claimer──► CLAIMED|OWNER_IN
 //! ```
-//! 1. The value is reached through guards, and there is one guard at a time: a mark `_IN` in the word stands for it.
+//! 1. The value is reached through guards, and there is one guard at a time: a mark `_IN` in the word says that it exists.
 //! 2. In the mode alone only the owner's thread uses the word. [`WorkerLock`] is not `Sync` and its guard is
 //!    not `Send`, so that this is one thread at a time.
-//! 3. BESIDE and FREE are left by compare-and-swap alone (Acquire). Whoever has left one of them is the only one that
-//!    changes the word until it returns there, by a store (Release): no other thread has a transition from a word with a
-//!    mark or from CLAIMED.
+//! 3. BESIDE and FREE are left by compare-and-swap alone (Acquire). The thread that has left one of them is the only one
+//!    that changes the word until it returns there, by a store (Release): no other thread has a transition from a word with
+//!    a mark or from CLAIMED.
 //! 4. From CLAIMED only the thread enters that claimed: its token lies beside the word. A claim is released by that
 //!    thread, and not while its guard lives.
 //! 5. A signal handler may only [try](RemoteHandle::try_enter): the code that it interrupted may be inside and
 //!    does not go on before the handler has returned.
-//! 6. A thread that waits for the lock spins, yields, and then sleeps for short times. Nobody has to be woken, so that
+//! 6. A thread that waits for the lock spins, yields, and then sleeps for short times. It does not have to be woken, so that
 //!    leaving is a plain store in all modes. The inside must not block.
 //!
 //! Who of several threads makes progress, and how the others sleep, is [`SharedLock`]'s part, with the
@@ -201,14 +201,10 @@ impl<T> WorkerLock<T> {
     /// When the owner is inside already; in the mode several, when the caller has not claimed the lock.
     #[inline(always)]
     pub fn borrow_mut(&self) -> OwnerGuard<'_, T> {
-        let core = &*self.core;
-        // Acquire: pairs with the Release of the end of a sharing. Relaxed: rule 2.
-        if core.word.load(Ordering::Acquire) == ALONE {
-            core.word.store(ALONE | OWNER_IN, Ordering::Relaxed);
-        } else if !core.owner_enters(true) {
+        if !self.enters(true) {
             entered_twice();
         }
-        OwnerGuard { core, _not_send: PhantomData }
+        Guard { core: &self.core, _kind: PhantomData }
     }
 
     /// The same, for calls that only look.
@@ -222,14 +218,17 @@ impl<T> WorkerLock<T> {
 
     /// Enters, unless somebody is inside.
     pub fn try_borrow_mut(&self) -> Option<OwnerGuard<'_, T>> {
-        let core = &*self.core;
+        self.enters(false).then(|| Guard { core: &self.core, _kind: PhantomData })
+    }
+
+    #[inline(always)]
+    fn enters(&self, waits: bool) -> bool {
         // Acquire: pairs with the Release of the end of a sharing. Relaxed: rule 2.
-        if core.word.load(Ordering::Acquire) == ALONE {
-            core.word.store(ALONE | OWNER_IN, Ordering::Relaxed);
-        } else if !core.owner_enters(false) {
-            return None;
+        if self.core.word.load(Ordering::Acquire) == ALONE {
+            self.core.word.store(ALONE | OWNER_IN, Ordering::Relaxed);
+            return true;
         }
-        Some(OwnerGuard { core, _not_send: PhantomData })
+        self.core.owner_enters(waits)
     }
 
     /// A handle by which a progress thread or a signal handler enters. The mode is no longer alone. The value stays
@@ -292,13 +291,34 @@ impl<T> fmt::Debug for WorkerLock<T> {
 ///     scope.spawn(move || drop(inside));
 /// });
 /// ```
+pub type OwnerGuard<'a, T> = Guard<'a, T, *const ()>;
+
+/// A remote handle inside. It may be sent to another thread, and shared where the value may be; with a cell
+/// it may not:
+///
+/// ```compile_fail,E0277
+/// let lock = bowline_base::worker_lock::WorkerLock::new(std::cell::Cell::new(0));
+/// let remote = lock.remote();
+/// let inside = remote.enter();
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| inside.set(1));
+/// });
+/// ```
+pub type RemoteGuard<'a, T> = Guard<'a, T, std::cell::Cell<()>>;
+
+/// One that is inside. `K` says on which threads: [`OwnerGuard`], [`RemoteGuard`].
 #[derive(Debug)]
-pub struct OwnerGuard<'a, T> {
+pub struct Guard<'a, T, K> {
     core: &'a Core<T>,
-    _not_send: PhantomData<*const ()>,
+    /// Without it the guard would be `Sync` where the value is only `Send`, as the core is; but it hands out `&T`.
+    _kind: PhantomData<K>,
 }
 
-impl<T> Deref for OwnerGuard<'_, T> {
+// SAFETY: a shared guard gives `&T` to several threads, which `T: Sync` allows; it has no other method
+// by a shared reference.
+unsafe impl<T: Send + Sync> Sync for RemoteGuard<'_, T> {}
+
+impl<T, K> Deref for Guard<'_, T, K> {
     type Target = T;
     #[inline(always)]
     fn deref(&self) -> &T {
@@ -307,7 +327,7 @@ impl<T> Deref for OwnerGuard<'_, T> {
     }
 }
 
-impl<T> DerefMut for OwnerGuard<'_, T> {
+impl<T, K> DerefMut for Guard<'_, T, K> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: this guard is the only one, as explained at `Core`.
@@ -315,7 +335,7 @@ impl<T> DerefMut for OwnerGuard<'_, T> {
     }
 }
 
-impl<T> Drop for OwnerGuard<'_, T> {
+impl<T, K> Drop for Guard<'_, T, K> {
     #[inline(always)]
     fn drop(&mut self) {
         self.core.leave();
@@ -344,56 +364,13 @@ impl<T> RemoteHandle<T> {
     #[inline]
     pub fn try_enter(&self) -> Option<RemoteGuard<'_, T>> {
         let entered = self.core.remote_enters();
-        entered.then(|| RemoteGuard { core: &self.core, _not_sync: PhantomData })
+        entered.then(|| Guard { core: &self.core, _kind: PhantomData })
     }
 
     /// Enters, and waits while somebody is inside or has claimed. Never from a signal handler.
     pub fn enter(&self) -> RemoteGuard<'_, T> {
         wait_until(|| self.core.remote_enters());
-        RemoteGuard { core: &self.core, _not_sync: PhantomData }
-    }
-}
-
-/// A remote handle inside. It may be sent to another thread, and shared where the value may be; with a cell
-/// it may not:
-///
-/// ```compile_fail,E0277
-/// let lock = bowline_base::worker_lock::WorkerLock::new(std::cell::Cell::new(0));
-/// let remote = lock.remote();
-/// let inside = remote.enter();
-/// std::thread::scope(|scope| {
-///     scope.spawn(|| inside.set(1));
-/// });
-/// ```
-#[derive(Debug)]
-pub struct RemoteGuard<'a, T> {
-    core: &'a Core<T>,
-    /// The core itself is `Sync` where the value is only `Send`; a guard hands out `&T`.
-    _not_sync: PhantomData<std::cell::Cell<()>>,
-}
-
-// SAFETY: a shared guard gives `&T` to several threads, which `T: Sync` allows; it has no other method
-// by a shared reference.
-unsafe impl<T: Send + Sync> Sync for RemoteGuard<'_, T> {}
-
-impl<T> Deref for RemoteGuard<'_, T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        // SAFETY: this guard is the only one, as explained at `Core`.
-        unsafe { &*self.core.value.get() }
-    }
-}
-
-impl<T> DerefMut for RemoteGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this guard is the only one, as explained at `Core`.
-        unsafe { &mut *self.core.value.get() }
-    }
-}
-
-impl<T> Drop for RemoteGuard<'_, T> {
-    fn drop(&mut self) {
-        self.core.leave();
+        Guard { core: &self.core, _kind: PhantomData }
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Options;
 use crate::protocol::{How, REPLY, REQUEST, Reply, Request, What};
-use crate::server::{Inbox, keep_messages, open};
+use crate::server::{Inbox, keep_messages};
 
 /// Times of one kind of request, in microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -59,8 +59,8 @@ impl Client<'_> {
     fn call(&mut self, what: What, key: &[u8], value: Vec<u8>) -> Result<(How, Vec<u8>)> {
         self.send(what, key, value).context("the server does not take a request")?;
         let worker = self.worker;
-        worker.wait_until(|| !open(&self.replies).is_empty() || worker.failures().contains(&0));
-        let Some(message) = open(&self.replies).pop_front() else {
+        worker.wait_until(|| !self.replies.is_empty() || worker.failures().contains(&0));
+        let Some(message) = self.replies.pop() else {
             bail!("the server (rank 0) has died; start the job again");
         };
         let Reply { how, number } =

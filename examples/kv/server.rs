@@ -8,31 +8,27 @@
 //! whole value is there. If the client dies before, the fetch fails, the key keeps what it had, and
 //! nobody else notices.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use bowline::Member;
 use bowline::base::buffer::{RecvBuf, SendBuf};
 use bowline::ucp::{AmKept, Ep, RequestId, Sent, Worker};
+use crossbeam_queue::SegQueue;
 use serde::Serialize;
 
 use crate::client::ClientReport;
 use crate::protocol::{How, REPLY, REQUEST, Reply, Request, VALUE_MAX, What};
 
 /// Messages that came and wait to be looked at.
-pub(crate) type Inbox = Arc<Mutex<VecDeque<AmKept>>>;
-
-/// The messages; a thread that panics with them ends the process anyway.
-pub(crate) fn open(inbox: &Inbox) -> MutexGuard<'_, VecDeque<AmKept>> {
-    inbox.lock().unwrap_or_else(PoisonError::into_inner)
-}
+pub(crate) type Inbox = Arc<SegQueue<AmKept>>;
 
 /// Keeps every active message of `id`.
 pub(crate) fn keep_messages(worker: &Worker, id: u16) -> Inbox {
     let inbox = Inbox::default();
     let kept = Arc::clone(&inbox);
-    worker.am_handler(id, Box::new(move |_, message| open(&kept).push_back(message.keep())));
+    worker.am_handler(id, Box::new(move |_, message| kept.push(message.keep())));
     inbox
 }
 
@@ -90,12 +86,12 @@ pub(crate) fn serve(member: &Member) -> Result<ServerReport> {
     };
     while server.report.clients.len() + server.report.dead.len() < server.clients.len() {
         worker.wait_until(|| {
-            !open(&inbox).is_empty()
+            !inbox.is_empty()
                 || server.incoming.iter().any(|value| worker.is_complete(value.fetch))
                 || worker.failures().len() != server.report.dead.len()
         });
         // One at a time, since the next one may come while this one is served.
-        while let Some(message) = { open(&inbox).pop_front() } {
+        while let Some(message) = inbox.pop() {
             server.request(message);
         }
         server.take_values();

@@ -101,7 +101,6 @@ impl ScriptLane {
                 | Caps::AM_ORDERED
                 | Caps::GET_ZCOPY
                 | Caps::RMA_REGISTERED
-                | Caps::CONNECT_TO_IFACE
                 | Caps::PEER_FAILURE,
             limits: Limits { am: op, put: zcopy, get: zcopy },
             atomic_post: AtomicOps::empty(),

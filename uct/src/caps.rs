@@ -33,25 +33,18 @@ bitflags! {
         const PUT_BEFORE_ATOMIC = 1 << 11;
         /// A put can carry a notification (`put_notify`).
         const PUT_NOTIFY = 1 << 12;
-        /// Hardware or provider tag matching; the slot is kept, no provider of this crate's
-        /// version fills it.
+        /// Hardware, or the library below, matches messages by tag (`tag_send`, `tag_recv`).
         const TAG_OFFLOAD = 1 << 13;
         /// The death of a peer is noticed without the peer's progress.
         const PEER_FAILURE = 1 << 14;
-        /// `endpoint::check` asks for the peer's life now.
+        /// `check` asks for the peer's life now.
         const EP_CHECK = 1 << 15;
         /// `arm` and `doorbell` work.
         const WAKEUP = 1 << 16;
         /// `event_fd` works.
         const EVENT_FD = 1 << 17;
-        /// An address is enough to connect; the peer need not take part.
-        const CONNECT_TO_IFACE = 1 << 18;
-        /// Both sides exchange endpoint addresses.
-        const CONNECT_TO_EP = 1 << 19;
         /// Reaches other hosts.
         const INTER_NODE = 1 << 20;
-        /// Zcopy wants a handle of registered memory for the local side.
-        const NEED_LOCAL_HANDLE = 1 << 21;
         /// An rkey can be turned into a pointer (`rkey_ptr`).
         const RKEY_PTR = 1 << 22;
         /// One-sided operations on memory that was merely registered, not allocated here.

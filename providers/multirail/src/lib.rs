@@ -323,7 +323,7 @@ fn attr(rails: &[Rail]) -> IfaceAttr {
     let least = |of: fn(&IfaceAttr) -> usize| {
         rails.iter().map(|rail| of(rail.iface.attr())).min().unwrap_or(0)
     };
-    let mut caps = MESSAGES | Caps::CONNECT_TO_IFACE;
+    let mut caps = MESSAGES;
     for bit in [Caps::PEER_FAILURE, Caps::EP_CHECK, Caps::EVENT_FD] {
         caps.set(bit, all(bit));
     }

@@ -423,7 +423,6 @@ fn attr(
         | Caps::PUT_BCOPY
         | Caps::PUT_ZCOPY
         | Caps::GET_ZCOPY
-        | Caps::CONNECT_TO_IFACE
         | Caps::RMA_REGISTERED
         | Caps::EXPOSE
         | Caps::LEND;

@@ -98,7 +98,6 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
             | Caps::EP_CHECK
             | Caps::WAKEUP
             | Caps::EVENT_FD
-            | Caps::CONNECT_TO_IFACE
             | Caps::RKEY_PTR
             | Caps::RMA_REGISTERED
             | Caps::LEND

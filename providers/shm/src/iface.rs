@@ -273,7 +273,6 @@ fn attributes(
         | Caps::EP_CHECK
         | Caps::WAKEUP
         | Caps::EVENT_FD
-        | Caps::CONNECT_TO_IFACE
         | Caps::RKEY_PTR
         | Caps::TURN;
     if options.cma != Some(false) {

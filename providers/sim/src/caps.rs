@@ -25,7 +25,6 @@ pub(crate) fn attr(options: &NetworkOptions) -> IfaceAttr {
         | Caps::AM_ZCOPY
         | Caps::WAKEUP
         | Caps::EVENT_FD
-        | Caps::CONNECT_TO_IFACE
         | Caps::INTER_NODE;
     caps.set(Caps::PEER_FAILURE, options.tells_deaths);
     caps.set(Caps::EP_CHECK, options.checks);

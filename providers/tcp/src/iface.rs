@@ -230,7 +230,6 @@ fn attr(options: &TcpOptions, device: String, receive_bytes: usize) -> IfaceAttr
             | Caps::WAKEUP
             | Caps::EVENT_FD
             | Caps::RUNG_BY_THREAD
-            | Caps::CONNECT_TO_IFACE
             | Caps::INTER_NODE
             | Caps::RMA_REGISTERED
             | Caps::RMA_WAKES

@@ -338,7 +338,6 @@ fn attributes(
         | Caps::PEER_FAILURE
         | Caps::EP_CHECK
         | Caps::EVENT_FD
-        | Caps::CONNECT_TO_IFACE
         | Caps::INTER_NODE
         | Caps::RMA_REGISTERED
         | Caps::LEND;

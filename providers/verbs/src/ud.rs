@@ -325,7 +325,6 @@ fn attributes(rails: &Rails, payload: usize, receive: &ReceivePool) -> IfaceAttr
         | Caps::AM_ORDERED
         | Caps::PEER_FAILURE
         | Caps::EVENT_FD
-        | Caps::CONNECT_TO_IFACE
         | Caps::INTER_NODE;
     IfaceAttr {
         provider: "verbs",

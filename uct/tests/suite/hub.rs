@@ -176,8 +176,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
                 | Caps::PEER_FAILURE
                 | Caps::EP_CHECK
                 | Caps::WAKEUP
-                | Caps::EVENT_FD
-                | Caps::CONNECT_TO_IFACE,
+                | Caps::EVENT_FD,
             limits: Limits { am, ..Limits::default() },
             atomic_post: AtomicOps::empty(),
             atomic_fetch: AtomicOps::empty(),

@@ -205,7 +205,7 @@ impl LockedLane {
         let longest = LONGEST.min(slots as usize / 2 * LINE - FRONT);
         let mut attr = has.clone();
         attr.device = format!("{} by locked queue", has.device);
-        attr.caps = has.caps & (Caps::CONNECT_TO_IFACE | Caps::INTER_NODE)
+        attr.caps = has.caps & Caps::INTER_NODE
             | Caps::AM_SHORT
             | Caps::AM_BCOPY
             | Caps::AM_ORDERED;

@@ -9,7 +9,7 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
     AddrReader, AddrWriter, AtomicOp, AtomicWidth, Caps, EpId, MemError, MemHandle, PostError,
-    RemoteSlice, RkeyId,
+    RemoteSlice, RkeyId, WHOLE_PROCESS,
 };
 use thiserror::Error;
 
@@ -19,7 +19,6 @@ use crate::emulate::{Opened, Served, What};
 use crate::error::OpError;
 use crate::one_sided::{Kind, Progress, Task, op_error};
 use crate::peer::Ep;
-use crate::proto::get::WHOLE_PROCESS;
 use crate::request::{OneSided, RequestId};
 use crate::tagged::Sent;
 use crate::worker::Worker;

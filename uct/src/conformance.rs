@@ -252,7 +252,7 @@ macro_rules! conformance {
         $crate::__conformance_list! { $provider;
             attributes: {
                 limits_and_bits_agree, missing_operations_say_so, memory_is_constant_in_peers,
-                sources_are_known_beforehand,
+                sources_are_known_beforehand, numbers_of_endpoints_are_small,
             }
             address: {
                 own_peers_are_reachable, damaged_addresses_are_refused_with_a_reason,
@@ -276,7 +276,7 @@ macro_rules! conformance {
             }
             rma: {
                 put_lengths, get_lengths, pieces, out_of_range_is_refused,
-                damaged_keys_are_refused, closed_keys_open_nothing,
+                damaged_keys_are_refused, the_key_of_a_whole_process, closed_keys_open_nothing,
                 released_memory_is_out_of_reach, registered_memory_comes_back,
                 direct_views, keys_of_allocations, put_with_notification,
                 flushed_puts_are_visible, fenced_puts_keep_their_order,

@@ -32,7 +32,7 @@ pub use auth::{MAC_BYTES, Secret};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 pub use error::{OpenError, PeerFailure, PostError, Unreachable};
 pub use iface::{Armed, EpId, Iface, Posted, RemoteSlice, Source, Token};
-pub use md::{MdAttr, MemError, MemHandle, MemoryDomain, RkeyId};
+pub use md::{MdAttr, MemError, MemHandle, MemoryDomain, RkeyId, WHOLE_PROCESS};
 pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
 pub use slice::LocalSlice;
 /// What [`Iface::event_fd`] lends.

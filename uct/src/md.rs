@@ -17,6 +17,13 @@ pub struct MemHandle(pub Key);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RkeyId(pub Key);
 
+/// The packed key of all memory of the peer's process, the same for every peer, as far as the system opens
+/// that memory to this one; of a peer that is a thread, it opens what the peer has registered, exposed or
+/// lent at the time. A transport without it refuses it as it refuses any bytes that are no key of its own,
+/// and no transport packs it for memory that it allocates or registers. To unpack it is cheap; one unpacked
+/// key serves an endpoint for as long as it is connected.
+pub const WHOLE_PROCESS: [u8; 1] = [1];
+
 /// What a memory domain can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MdAttr {

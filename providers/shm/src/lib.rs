@@ -34,7 +34,7 @@
 //! | put, get, atomics on memory allocated here | plain loads and stores on the mapping |
 //! | put, get on other memory | `process_vm_readv`, `process_vm_writev`; between threads a plain copy |
 //!
-//! [`PROCESS_RKEY`] is the packed key under which a rank's whole memory is read and written by the
+//! [`WHOLE_PROCESS`](bowline_uct::WHOLE_PROCESS) is the packed key under which a rank's whole memory is read and written by the
 //! kernel's copies, with no registration: unpack it once per endpoint. Threads of one process have
 //! no kernel between them: there it opens what its owner has registered, exposed or lent.
 //!
@@ -83,7 +83,6 @@ mod tests;
 
 pub use cma::read_own;
 pub use iface::{ShmCounters, ShmIface};
-pub use md::PROCESS_RKEY;
 pub use options::{
     CMA, FIRST_RING_DATA, GUESTS, MAX_BCOPY, PROMOTE_AFTER, REGISTRATIONS, RING_DATA, RING_SLOTS,
     RINGS, SCMP_SLOTS, SETTINGS, ShmOptions,

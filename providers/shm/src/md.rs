@@ -33,24 +33,17 @@ use bowline_base::region::{Region, RegionError};
 use bowline_base::slab::Slab;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
-use bowline_uct::{AddrWriter, LocalSlice, MemError, MemHandle};
+use bowline_uct::{AddrWriter, LocalSlice, MemError, MemHandle, WHOLE_PROCESS};
 
 use crate::addr::Process;
 use crate::area::Area;
 use crate::lent::{Entered, Lent};
 
-/// Kinds of packed keys.
+/// Kinds of packed keys; 1 begins the key of a whole process.
 pub(crate) mod kind {
-    pub(crate) const PROCESS: u8 = 1;
     pub(crate) const MAPPED: u8 = 2;
     pub(crate) const REGISTERED: u8 = 3;
 }
-
-/// The packed key of all memory of the packing process, as far as the kernel opens it to the
-/// unpacking one: one byte, the same for every process. Unpacking it is cheap and gives the same
-/// key each time; a protocol that moves user buffers unpacks it once per endpoint. Of a thread rank
-/// it opens what that rank has registered, exposed or lent at the time.
-pub const PROCESS_RKEY: [u8; 1] = [kind::PROCESS];
 
 /// Longest packed key, in bytes.
 pub(crate) const MAX_PACKED: usize = 1 + 4 + 8 + 4 + 8 * 5 + CHECK;
@@ -234,7 +227,7 @@ impl Memories {
                 Ok(registered(*word, memory.address(), memory.len()))
             }
             // It is found by its address.
-            Memory::Lent { .. } => Ok(PROCESS_RKEY.to_vec()),
+            Memory::Lent { .. } => Ok(WHOLE_PROCESS.to_vec()),
         }
     }
 

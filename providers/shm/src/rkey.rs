@@ -10,12 +10,12 @@ use std::sync::Arc;
 use bowline_base::region::{Region, RegionError};
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::view::View;
-use bowline_uct::{AddrReader, MemError, PeerFailure};
+use bowline_uct::{AddrReader, MemError, PeerFailure, WHOLE_PROCESS};
 
 use crate::addr::{NO_FD, Process};
 use crate::area::Area;
 use crate::foreign;
-use crate::md::{CHECK, PROCESS_RKEY, allocation_here, check_of, kind};
+use crate::md::{CHECK, allocation_here, check_of, kind};
 
 /// A key that was opened.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ pub(crate) fn unpack(
     peer: &Process,
     mappings: &mut Mappings,
 ) -> Result<Access, MemError> {
-    if packed == PROCESS_RKEY {
+    if packed == WHOLE_PROCESS {
         return Ok(Access::Process);
     }
     let (content, check) = packed.split_last_chunk::<CHECK>().ok_or(MemError::BadKey)?;

@@ -17,14 +17,13 @@ use bowline_base::sync::atomic::{AtomicU64, Ordering, fence};
 use bowline_base::view::{View, copy_small, prefetch_to_write};
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Token,
+    RkeyId, Token, WHOLE_PROCESS,
 };
 
 use crate::cma::{self, Direction, Reason, Stopped, Target};
 use crate::endpoint::{Cma, Condition, Endpoint};
 use crate::iface::ShmIface;
 use crate::lent::{Held, NotHeld};
-use crate::md::PROCESS_RKEY;
 use crate::rkey::{self, Access, Rkey};
 
 impl ShmIface {
@@ -39,7 +38,7 @@ impl ShmIface {
             }
         }
         let serial = e.serial;
-        if packed == PROCESS_RKEY {
+        if packed == WHOLE_PROCESS {
             // One key per endpoint for its life, so that a protocol may ask for it each time.
             if let Some(known) = self.process_rkeys[index] {
                 return Ok(known);

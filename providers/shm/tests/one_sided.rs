@@ -5,10 +5,10 @@ use crate::common::*;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::JobMemory;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
-use bowline_shm::{PROCESS_RKEY, ShmIface, ShmOptions};
+use bowline_shm::{ShmIface, ShmOptions};
 use bowline_uct::{
     AtomicOp, AtomicWidth, Caps, EpId, Iface, LocalSlice, MemError, MemoryDomain, PeerFailure,
-    PostError, Posted, RemoteSlice, Token,
+    PostError, Posted, RemoteSlice, Token, WHOLE_PROCESS,
 };
 
 /// Two interfaces and an endpoint from the first to the second: of thread ranks, or of a memory
@@ -197,8 +197,8 @@ fn exhaustion_is_an_error_with_a_reason() {
 fn the_process_key_opens_any_buffer_and_is_one_per_endpoint() {
     for private in [true, false] {
         let (mut a, mut b, ep) = pair(private, &ShmOptions::default());
-        let rkey = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
-        assert_eq!(a.rkey_unpack(ep, &PROCESS_RKEY).unwrap(), rkey);
+        let rkey = a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
+        assert_eq!(a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap(), rkey);
         assert_eq!(a.has_cma(ep), Some(true));
         assert_eq!(a.attr().caps.contains(Caps::LENT_ONLY), private);
         let far = SendBuf::owned(pattern(5, 5, 3 << 20));
@@ -222,7 +222,7 @@ fn the_process_key_opens_any_buffer_and_is_one_per_endpoint() {
         assert_eq!(a.get_zcopy(ep, &pieces, from, Token(1)), Ok(Posted::Done));
         assert_eq!(near.into_owned().unwrap(), far);
         a.rkey_release(rkey);
-        assert_eq!(a.rkey_unpack(ep, &PROCESS_RKEY).unwrap(), rkey);
+        assert_eq!(a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap(), rkey);
         drop(b);
     }
 }
@@ -232,7 +232,7 @@ fn the_process_key_opens_any_buffer_and_is_one_per_endpoint() {
 #[test]
 fn between_threads_no_key_opens_memory_that_is_not_lent() {
     let (mut a, mut b, ep) = pair(true, &ShmOptions::default());
-    let process = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let process = a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
     let victim = vec![0x11u8; 4096];
     let registered = b.mem_register(RecvBuf::owned(vec![3; 64])).unwrap();
     // A key of a registration that stands, with the victim's address in place of its own.
@@ -291,7 +291,7 @@ fn between_threads_no_key_opens_memory_that_is_not_lent() {
 fn memory_that_is_taken_back_is_copied_by_nobody() {
     let _dog = Watchdog::new(120);
     let (mut a, mut b, ep) = pair(true, &ShmOptions::default());
-    let process = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let process = a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
     let (place, read, refused) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let enough = || [&read, &refused].iter().all(|count| count.load(Ordering::Acquire) >= 300);
     std::thread::scope(|scope| {
@@ -346,7 +346,7 @@ fn a_transfer_that_stops_in_the_middle_is_reported_by_its_completion() {
     .unwrap();
     // SAFETY: the second page, which nothing refers to.
     unsafe { rustix::mm::munmap(map.cast::<u8>().add(page).cast(), page) }.unwrap();
-    let rkey = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let rkey = a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
     let from = RemoteSlice { address: map as u64, rkey };
     let mut to = RecvBuf::owned(vec![0; 2 * page]);
     // SAFETY: the buffer is kept, and left alone, until the operation has ended.
@@ -374,7 +374,7 @@ fn refusal_by_the_kernel_turns_an_endpoint_to_copying() {
         options.refuse_cma_after = Some(2);
     });
     let (mut a, b, ep) = pair(false, &options);
-    let rkey = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let rkey = a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
     let far = 77u64;
     let from = RemoteSlice { address: (&raw const far) as u64, rkey };
     let mut read = || a.get_bcopy(ep, from, 8, &mut |_| ());
@@ -400,7 +400,7 @@ fn cross_memory_attach_can_be_switched_off() {
         });
         let (mut a, mut b, ep) = pair(private, &options);
         assert!(!a.attr().caps.contains(Caps::RMA_REGISTERED));
-        let rkey = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+        let rkey = a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
         let far = 77u64;
         let from = RemoteSlice { address: (&raw const far) as u64, rkey };
         assert_eq!(a.get_bcopy(ep, from, 8, &mut |_| ()), Err(PostError::Unsupported));
@@ -491,7 +491,7 @@ fn puts_to_mapped_memory_end_with_their_last_word() {
     let packed = b.rkey_pack(window).unwrap();
     let rkey = a.rkey_unpack(ep, &packed).unwrap();
     assert!(a.puts_end_last(rkey));
-    let process = a.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let process = a.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
     assert!(!a.puts_end_last(process), "what the kernel copies has no order");
     let view = b.mem_view(window).unwrap();
     let base = view.as_ptr() as u64;

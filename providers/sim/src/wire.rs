@@ -18,9 +18,6 @@ const VERSION: u16 = 1;
 /// Bytes of a packed rkey.
 pub(crate) const RKEY_BYTES: usize = 40;
 
-/// The key that opens a peer's whole memory to reads.
-pub(crate) const WHOLE_PROCESS: &[u8] = &[1];
-
 pub(crate) fn pack_address(network: u64, node: u32) -> Vec<u8> {
     let mut writer = AddrWriter::new();
     writer.u32(ADDRESS_MAGIC).u16(VERSION).u64(network).u32(node);

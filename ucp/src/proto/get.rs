@@ -4,7 +4,7 @@
 
 use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
-use bowline_uct::{Caps, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice};
+use bowline_uct::{Caps, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice, WHOLE_PROCESS};
 
 use crate::action::Action;
 use crate::error::OpError;
@@ -20,9 +20,6 @@ use crate::worker::Inner;
 /// Bytes fetched in one go, so that other traffic is looked at in between: some 400 us. With 1 MiB
 /// a message of 4 MiB took a fifth longer.
 pub(crate) const SEGMENT: u64 = 4 << 20;
-
-/// The packed key by which a transport opens a peer's whole memory.
-pub(crate) const WHOLE_PROCESS: [u8; 1] = [1];
 
 impl Inner {
     /// Goes on with a message that lies with its sender.

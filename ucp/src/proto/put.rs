@@ -27,6 +27,7 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, Caps, LocalSlice, MemHandle, PeerFailure, PostError, Posted, RemoteSlice, RkeyId,
+    WHOLE_PROCESS,
 };
 
 use crate::action::Action;
@@ -35,7 +36,7 @@ use crate::loan;
 use crate::pack::RUNS;
 use crate::peer::PeerIndex;
 use crate::proto::coop::{receive_of, writes_no_more};
-use crate::proto::get::{SEGMENT, WHOLE_PROCESS};
+use crate::proto::get::SEGMENT;
 use crate::proto::rendezvous::{RndvKind, reaches_all};
 use crate::request::{Body, Receive, Request, Send, SendPhase, Status, token};
 use crate::wire::{self, MAX_RKEY};

@@ -138,6 +138,21 @@ pub fn memory_is_constant_in_peers(of: Subject) {
     assert_eq!(few, many, "bytes of receive memory with 2 and with 6 members");
 }
 
+/// Endpoints are numbered so that whoever uses them keeps what belongs to them in a table by number, and
+/// endpoints that are open at one time have different numbers.
+pub fn numbers_of_endpoints_are_small(of: Subject) {
+    const SIZE: usize = 8;
+    let world = World::new(of, SIZE);
+    let from = if of.loopback { 0..1 } else { 0..SIZE };
+    for from in from {
+        let others = (0..SIZE).filter(|&to| of.loopback || to != from);
+        let mut numbers: Vec<u32> = others.map(|to| world.ep(from, to).0).collect();
+        numbers.sort_unstable();
+        assert!(numbers.iter().all(|&number| number < 4 * SIZE as u32), "{numbers:?} are small");
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?} are different");
+    }
+}
+
 /// Where the interface says beforehand under which number a peer's messages arrive, they do; and
 /// different peers have different numbers.
 pub fn sources_are_known_beforehand(of: Subject) {

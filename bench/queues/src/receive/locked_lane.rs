@@ -205,10 +205,8 @@ impl LockedLane {
         let longest = LONGEST.min(slots as usize / 2 * LINE - FRONT);
         let mut attr = has.clone();
         attr.device = format!("{} by locked queue", has.device);
-        attr.caps = has.caps & Caps::INTER_NODE
-            | Caps::AM_SHORT
-            | Caps::AM_BCOPY
-            | Caps::AM_ORDERED;
+        attr.caps =
+            has.caps & Caps::INTER_NODE | Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ORDERED;
         let am =
             OpLimits { max_short: 128.min(longest), max_bcopy: longest, ..OpLimits::default() };
         attr.limits = Limits { am, ..Limits::default() };

@@ -7,11 +7,11 @@ use bowline_base::scmp::slots_for;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_uct::{
     Armed, Iface, LocalSlice, MemoryDomain, OpenError, PeerFailure, Posted, RemoteSlice,
+    WHOLE_PROCESS,
 };
 
 use super::*;
 use crate::endpoint::Cma;
-use crate::md::PROCESS_RKEY;
 
 fn queue_only() -> ShmOptions {
     ShmOptions { rings: 0, ..ShmOptions::default() }
@@ -285,7 +285,7 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
     let window: u64 = told[2].parse().unwrap();
     assert!(matches!(root.eps[0].cma, Cma::Allowed(_)), "{:?}", root.eps[0].cma);
 
-    let process = root.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let process = root.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
     let from = RemoteSlice { address: buffer, rkey: process };
     let mut to = RecvBuf::owned(vec![0; 1 << 20]);
     // SAFETY: the buffer is kept, and left alone, until the operation has ended.
@@ -325,7 +325,7 @@ fn nothing_is_copied_by_the_pid_of_a_rank_that_is_marked_dead() {
     let mut root = ShmIface::open(job.clone(), 0, options.clone()).unwrap();
     let other = ShmIface::open(job.clone(), 1, options).unwrap();
     let ep = root.connect(&other.address()).unwrap();
-    let process = root.rkey_unpack(ep, &PROCESS_RKEY).unwrap();
+    let process = root.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
     let there = AtomicU64::new(7);
     let at = RemoteSlice { address: there.as_ptr().addr() as u64, rkey: process };
     root.put_short(ep, &8u64.to_ne_bytes(), at).unwrap();

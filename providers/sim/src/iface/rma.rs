@@ -4,7 +4,7 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, PeerFailure, PostError,
-    Posted, RemoteSlice, RkeyId, Token,
+    Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS,
 };
 
 use super::SimIface;
@@ -12,7 +12,7 @@ use crate::caps::MAX_IOV;
 use crate::md::Opened;
 use crate::net::{Kind, Remote};
 use crate::payload::{Bytes, Lent, Payload, total};
-use crate::wire::{PackedRkey, WHOLE_PROCESS};
+use crate::wire::PackedRkey;
 
 impl SimIface {
     pub(super) fn open_key(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {

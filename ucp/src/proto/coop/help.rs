@@ -3,13 +3,12 @@
 use bowline_base::cursor::{Cursor, Side};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, Posted, RemoteSlice, Token};
+use bowline_uct::{AmHeader, Posted, RemoteSlice, Token, WHOLE_PROCESS};
 
 use crate::action::Action;
 use crate::engine::Engine;
 use crate::loan;
 use crate::peer::PeerIndex;
-use crate::proto::get::WHOLE_PROCESS;
 use crate::request::{Body, Requests, Send, SendPhase, Status};
 use crate::wire::{self, CoopRequest};
 use crate::worker::Inner;

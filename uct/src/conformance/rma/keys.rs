@@ -2,8 +2,8 @@
 
 use super::super::harness::{Random, World, pattern};
 use super::super::{Subject, not_applicable};
-use super::{Kind, Window, any_put, flush};
-use crate::{Caps, MemError, MemHandle, PostError, RemoteSlice};
+use super::{Kind, Way, Window, any_put, flush};
+use crate::{Caps, MemError, MemHandle, PostError, RemoteSlice, WHOLE_PROCESS};
 
 /// Truncated keys, keys with a changed bit and bytes that are no key are refused.
 pub fn damaged_keys_are_refused(of: Subject) {
@@ -32,6 +32,32 @@ pub fn damaged_keys_are_refused(of: Subject) {
     assert!(world.peer(1).iface.rkey_pack(unknown).is_err(), "a key of no memory");
     assert!(world.peer(1).iface.mem_view(unknown).is_none(), "a view of no memory");
     assert!(world.peer(1).iface.mem_release(unknown).is_err(), "released no memory");
+}
+
+/// The key of a peer's whole memory is the key of no other memory. A transport refuses it as it does any
+/// bytes that are no key, or reads by it what the peer has registered.
+pub fn the_key_of_a_whole_process(of: Subject) {
+    let mut world = World::new(of, 2);
+    let (ep, kinds) = (world.ep(0, 1), Kind::reached(&mut world));
+    let rkey = match world.peer(0).iface.rkey_unpack(ep, &WHOLE_PROCESS) {
+        Ok(rkey) => rkey,
+        Err(MemError::BadKey | MemError::Unsupported(_)) => {
+            return not_applicable(of, "no key opens the whole memory of a peer");
+        }
+        Err(error) => panic!("refused as no key is: {error}"),
+    };
+    for kind in kinds.into_iter().filter(|&kind| kind != Kind::Lent) {
+        let window = Window::open(&mut world, kind, 4096);
+        assert_ne!(world.packed_key(&window), WHOLE_PROCESS, "{kind:?} has a key of its own");
+        if kind == Kind::Registered && Way::Zcopy.get_limits(&world).is_some() {
+            let content = pattern(29, 4096);
+            window.view(&mut world).copy_in(&content);
+            let from = RemoteSlice { address: window.start, rkey };
+            let read = Way::Zcopy.get(&mut world, from, 4096);
+            assert!(read.expect("registered memory is open") == content, "what was read");
+        }
+    }
+    world.peer(0).iface.rkey_release(rkey);
 }
 
 /// A closed key opens nothing, and closing it does not close another key of the same memory.

@@ -21,6 +21,7 @@ pub mod conformance;
 mod error;
 mod iface;
 mod md;
+pub mod runtime;
 mod sink;
 mod slice;
 mod tag;

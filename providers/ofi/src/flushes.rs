@@ -10,7 +10,7 @@ use bowline_uct::Token;
 
 /// Who waits for a flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiter {
+pub(crate) enum CompletionOf {
     /// A flush of the endpoint.
     One(Token),
     /// A flush of the interface, of which this is one peer's part.
@@ -21,7 +21,7 @@ pub(crate) enum Waiter {
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
     /// Epochs that a flush has ended, oldest first.
-    ended: VecDeque<(u32, Waiter)>,
+    ended: VecDeque<(u32, CompletionOf)>,
     /// Number of the oldest epoch in `ended`, or of the present one.
     first: u32,
     /// Operations of the present epoch.
@@ -56,13 +56,13 @@ impl Flushes {
     }
 
     /// Waits for all that is under way; not to be called when that is nothing.
-    pub(crate) fn wait(&mut self, waiter: Waiter) {
+    pub(crate) fn wait(&mut self, waiter: CompletionOf) {
         self.ended.push_back((self.open, waiter));
         self.open = 0;
     }
 
     /// A flush that has become complete.
-    pub(crate) fn complete(&mut self) -> Option<Waiter> {
+    pub(crate) fn complete(&mut self) -> Option<CompletionOf> {
         match self.ended.front() {
             Some((0, waiter)) => {
                 let waiter = *waiter;
@@ -75,7 +75,7 @@ impl Flushes {
     }
 
     /// Forgets everything; returns who waited.
-    pub(crate) fn abandon(&mut self) -> impl Iterator<Item = Waiter> + use<> {
+    pub(crate) fn abandon(&mut self) -> impl Iterator<Item = CompletionOf> + use<> {
         self.first = self.first.wrapping_add(self.ended.len() as u32).wrapping_add(1);
         (self.open, self.total) = (0, 0);
         std::mem::take(&mut self.ended).into_iter().map(|(_, waiter)| waiter)
@@ -90,22 +90,22 @@ mod tests {
     fn a_flush_waits_for_what_was_before_it_only() {
         let mut flushes = Flushes::default();
         let (a, b) = (flushes.begin(), flushes.begin());
-        flushes.wait(Waiter::One(Token(1)));
+        flushes.wait(CompletionOf::One(Token(1)));
         let c = flushes.begin();
-        flushes.wait(Waiter::One(Token(2)));
+        flushes.wait(CompletionOf::One(Token(2)));
         let d = flushes.begin();
         flushes.end(c);
         flushes.end(d);
         flushes.end(a);
         assert_eq!(flushes.complete(), None);
         flushes.end(b);
-        assert_eq!(flushes.complete(), Some(Waiter::One(Token(1))));
-        assert_eq!(flushes.complete(), Some(Waiter::One(Token(2))));
+        assert_eq!(flushes.complete(), Some(CompletionOf::One(Token(1))));
+        assert_eq!(flushes.complete(), Some(CompletionOf::One(Token(2))));
         assert_eq!(flushes.complete(), None);
         assert!(flushes.is_quiet());
         let e = flushes.begin();
-        flushes.wait(Waiter::One(Token(3)));
+        flushes.wait(CompletionOf::One(Token(3)));
         flushes.end(e);
-        assert_eq!(flushes.complete(), Some(Waiter::One(Token(3))));
+        assert_eq!(flushes.complete(), Some(CompletionOf::One(Token(3))));
     }
 }

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use bowline_uct::{EpId, PeerFailure, Sink, Token};
 
-use crate::flushes::Waiter;
+use crate::flushes::CompletionOf;
 use crate::iface::{Event, OfiIface};
 use crate::net::{Entry, Read};
 use crate::peer::{State, Work};
@@ -176,10 +176,10 @@ impl OfiIface {
     }
 
     /// A part of a flush, or all of it, is complete.
-    pub(crate) fn flushed(&mut self, waiter: Waiter, result: Result<(), PeerFailure>) {
+    pub(crate) fn flushed(&mut self, waiter: CompletionOf, result: Result<(), PeerFailure>) {
         match waiter {
-            Waiter::One(token) => self.complete(token, result.map(|()| 0)),
-            Waiter::All(key) => {
+            CompletionOf::One(token) => self.complete(token, result.map(|()| 0)),
+            CompletionOf::All(key) => {
                 let Some(group) = self.groups.get_mut(key) else { return };
                 group.left -= 1;
                 group.result = group.result.and(result);

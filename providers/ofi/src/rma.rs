@@ -7,7 +7,7 @@
 use bowline_base::view::View;
 use bowline_uct::{EpId, LocalSlice, PostError, Posted, RemoteSlice, Token};
 
-use crate::flushes::Waiter;
+use crate::flushes::CompletionOf;
 use crate::iface::{Group, OfiIface};
 use crate::net::{MAX_PIECES, Piece, Refused, Remote};
 use crate::peer::Work;
@@ -220,7 +220,7 @@ impl OfiIface {
         if flushes.is_quiet() {
             return Ok(Posted::Done);
         }
-        flushes.wait(Waiter::One(token));
+        flushes.wait(CompletionOf::One(token));
         Ok(Posted::InFlight)
     }
 
@@ -232,7 +232,7 @@ impl OfiIface {
         }
         let key = self.groups.insert(Group { token, left, result: Ok(()) });
         for peer in self.peers.iter_mut().filter(busy) {
-            peer.flushes.wait(Waiter::All(key));
+            peer.flushes.wait(CompletionOf::All(key));
         }
         Posted::InFlight
     }

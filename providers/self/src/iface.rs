@@ -1,21 +1,19 @@
 //! The interface: endpoints, active messages, progress. One-sided operations are in `rma`, the
 //! impl of the contract that dispatches to them in `contract`.
 //!
-//! **Life of an endpoint.** `Free` (its number may be given out) -> `Open` by `connect` ->
-//! `Failed` by `invalidate` -> `Free` by `disconnect`, which also leads from `Open` to `Free`. Its
-//! incarnation goes up at each `connect`, so that a message lent by an earlier one is not taken
-//! for the present one's.
+//! **Life of an endpoint.** Open by `connect`, failed by `invalidate`, over by `disconnect`. Each has an
+//! incarnation of its own, so that a message lent by an earlier one of its number is not taken for its own.
 //!
-//! **Order of events in `progress`.** Tokens of failed operations, then failed endpoints, then
+//! **Order of events in `progress`.** Endpoints that failed, each behind the tokens of its operations, then
 //! one endpoint that may post again, then arrivals. Where the arrivals have to make the room
 //! first, the endpoint comes after them and a unit of the budget is kept for it. With a budget of
 //! one they take turns: neither starves the other.
 
-use std::collections::VecDeque;
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::view::{View, copy_small};
+use bowline_uct::runtime::{EpTable, EventQueue, WritableList};
 use bowline_uct::{
     AmHeader, AmId, Arrival, Desc, EpId, IfaceAttr, LocalSlice, OpenError, PeerFailure, PostError,
     Posted, Sink, Source, Token, Verdict,
@@ -58,13 +56,6 @@ bowline_base::counters! {
 /// The number under which a worker's messages to itself arrive.
 const MYSELF: Source = Source(0);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Free,
-    Open,
-    Failed,
-}
-
 /// What an endpoint was last refused for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Missing {
@@ -74,10 +65,7 @@ enum Missing {
 
 #[derive(Debug)]
 struct Endpoint {
-    state: State,
     incarnation: u32,
-    /// Stands in the queue of those that want to know when they may post.
-    asked: bool,
     missing: Missing,
 }
 
@@ -89,15 +77,13 @@ pub struct SelfIface {
     queue: Queue,
     pool: Pool,
     domain: Domain,
-    endpoints: Vec<Endpoint>,
-    /// Numbers of free endpoints.
-    free_endpoints: Vec<u32>,
-    /// Endpoints that asked for `writable`, in order of asking; each at most once.
-    waiters: VecDeque<EpId>,
-    /// Tokens of lent messages whose endpoint failed; at most one per slot, since arrivals wait
-    /// for them.
-    failed_tokens: VecDeque<Token>,
-    failed_endpoints: VecDeque<EpId>,
+    endpoints: EpTable<Endpoint>,
+    /// Incarnations of endpoints so far.
+    incarnations: u32,
+    waiters: WritableList,
+    /// Failed endpoints, and before them the tokens of their lent messages: at most one per slot, since
+    /// arrivals wait for them.
+    events: EventQueue,
     doorbell: Doorbell,
     /// Whether a budget of one goes to an endpoint that wants to post.
     turn: bool,
@@ -124,11 +110,10 @@ impl SelfIface {
             queue: Queue::new(config.slots),
             pool,
             domain: Domain::new(instance),
-            endpoints: Vec::new(),
-            free_endpoints: Vec::new(),
-            waiters: VecDeque::new(),
-            failed_tokens: VecDeque::with_capacity(config.slots as usize),
-            failed_endpoints: VecDeque::new(),
+            endpoints: EpTable::default(),
+            incarnations: 0,
+            waiters: WritableList::default(),
+            events: EventQueue::default(),
             doorbell: Doorbell::private(),
             turn: false,
             counters: SelfCounters::default(),
@@ -146,65 +131,34 @@ impl SelfIface {
             Err(Mismatch::Damaged(how)) => return Err(OpenError::BadAddress(how.to_owned())),
             Err(other) => return Err(OpenError::Unreachable(other.into())),
         }
-        let index = match self.free_endpoints.pop() {
-            Some(index) => index,
-            None => self.grow_endpoints()?,
-        };
-        let endpoint = &mut self.endpoints[index as usize];
-        endpoint.state = State::Open;
-        endpoint.incarnation = endpoint.incarnation.wrapping_add(1);
-        endpoint.missing = Missing::Slot;
-        Ok(EpId(index))
-    }
-
-    fn grow_endpoints(&mut self) -> Result<u32, OpenError> {
-        let index = self.endpoints.len() as u32;
-        if index == MAX_ENDPOINTS {
+        if self.endpoints.len() == MAX_ENDPOINTS as usize {
             return Err(OpenError::Limit(format!(
                 "all {MAX_ENDPOINTS} endpoints of the self transport are in use; disconnect some"
             )));
         }
-        self.endpoints.push(Endpoint {
-            state: State::Free,
-            incarnation: 0,
-            asked: false,
-            missing: Missing::Slot,
-        });
+        self.incarnations = self.incarnations.wrapping_add(1);
+        let incarnation = self.incarnations;
+        let ep = self.endpoints.insert(Endpoint { incarnation, missing: Missing::Slot });
         // Room for everything that may later be said of the endpoint is made here, so that
         // nothing but `connect` allocates.
-        let endpoints = self.endpoints.len();
-        self.waiters.reserve(endpoints - self.waiters.len());
-        self.failed_endpoints.reserve(endpoints - self.failed_endpoints.len());
-        self.free_endpoints.reserve(endpoints - self.free_endpoints.len());
-        Ok(index)
+        let endpoints = self.endpoints.numbers();
+        self.waiters.reserve(endpoints);
+        self.events.reserve(endpoints + self.queue.slots());
+        Ok(ep)
     }
 
     fn close_endpoint(&mut self, ep: EpId) {
-        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else {
-            return;
-        };
-        if endpoint.state == State::Free {
-            return;
+        if self.endpoints.remove(ep).is_some() {
+            self.waiters.cancel(ep);
+            // Whoever closed an endpoint does not want to hear of it any more.
+            self.events.forget(ep);
         }
-        endpoint.state = State::Free;
-        if std::mem::take(&mut endpoint.asked) {
-            self.waiters.retain(|&waiting| waiting != ep);
-        }
-        // Whoever closed an endpoint does not want to hear of it any more.
-        self.failed_endpoints.retain(|&failed| failed != ep);
-        self.free_endpoints.push(ep.0);
     }
 
     fn fail_endpoint(&mut self, ep: EpId) {
-        if self.check_open(ep).is_err() {
-            return;
-        }
-        let endpoint = &mut self.endpoints[ep.0 as usize];
-        endpoint.state = State::Failed;
+        let Some(endpoint) = self.endpoints.fail(ep) else { return };
         let now = endpoint.incarnation;
-        if std::mem::take(&mut endpoint.asked) {
-            self.waiters.retain(|&waiting| waiting != ep);
-        }
+        self.waiters.cancel(ep);
         for entry in self.queue.iter_mut() {
             // What has been delivered already completes as a success, whatever came after.
             let Body::Lent { token, ep: lender, incarnation, .. } = entry.body else {
@@ -212,28 +166,25 @@ impl SelfIface {
             };
             if lender == ep && incarnation == now {
                 entry.body = Body::Dropped;
-                if token != Token::NONE {
-                    self.failed_tokens.push_back(token);
-                }
+                self.events.complete(token, Err(PeerFailure::Died));
             }
         }
-        self.failed_endpoints.push_back(ep);
+        // The worker itself lives, and so do its other endpoints: only this one failed.
+        self.events.fail(None, Some(ep), PeerFailure::Died);
         self.doorbell.ring();
     }
 
     /// That `ep` may take operations.
     #[inline]
     fn check_open(&self, ep: EpId) -> Result<(), PostError> {
-        match self.endpoints.get(ep.0 as usize).map(|endpoint| endpoint.state) {
-            Some(State::Open) => Ok(()),
-            Some(State::Failed) => Err(PostError::PeerFailed),
-            Some(State::Free) | None => Err(PostError::BadEndpoint),
-        }
+        self.endpoints.open(ep).map(drop)
     }
 
     #[cold]
     fn refuse(&mut self, ep: EpId, missing: Missing) -> PostError {
-        self.endpoints[ep.0 as usize].missing = missing;
+        if let Ok(endpoint) = self.endpoints.open_mut(ep) {
+            endpoint.missing = missing;
+        }
         self.counters.refused += 1;
         PostError::NoResource
     }
@@ -265,7 +216,7 @@ impl SelfIface {
         pieces: &[LocalSlice],
         token: Token,
     ) -> Result<Posted, PostError> {
-        self.check_open(ep)?;
+        let incarnation = self.endpoints.open(ep)?.incarnation;
         if pieces.len() > 1 {
             return Err(PostError::BadArgument);
         }
@@ -278,14 +229,13 @@ impl SelfIface {
             return Ok(Posted::Done);
         };
         let payload = Lent::new(piece.as_ptr(), piece.len());
-        let incarnation = self.endpoints[ep.0 as usize].incarnation;
         self.push(id, header, Body::Lent { payload, token, ep, incarnation });
         Ok(Posted::InFlight)
     }
 
     fn can_tell(&self, ep: EpId) -> bool {
-        let missing = self.endpoints[ep.0 as usize].missing;
-        !self.queue.is_full() && (missing == Missing::Slot || !self.pool.is_exhausted())
+        let missing = self.endpoints.open(ep).map(|endpoint| endpoint.missing);
+        !self.queue.is_full() && (missing == Ok(Missing::Slot) || !self.pool.is_exhausted())
     }
 
     /// Tells one waiting endpoint that it may post: the first to have asked for which there is
@@ -294,18 +244,17 @@ impl SelfIface {
     /// Only one, since it may take all the room that there is: were others told at the same time,
     /// they would find nothing and stand at the end again, the same ones each time.
     fn tell_writable(&mut self, sink: &mut dyn Sink) -> u32 {
-        let Some(place) = self.waiters.iter().position(|&ep| self.can_tell(ep)) else {
-            return 0;
-        };
-        let Some(ep) = self.waiters.remove(place) else {
-            return 0;
-        };
-        let endpoint = &mut self.endpoints[ep.0 as usize];
-        endpoint.asked = false;
-        endpoint.missing = Missing::Slot;
-        self.counters.writable += 1;
-        sink.writable(ep);
-        1
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let told = waiters.report(sink, 1, |ep| {
+            let ready = self.can_tell(ep);
+            if ready && let Ok(endpoint) = self.endpoints.open_mut(ep) {
+                endpoint.missing = Missing::Slot;
+            }
+            ready
+        });
+        self.waiters = waiters;
+        self.counters.writable += u64::from(told);
+        told
     }
 
     /// Hands at most `budget` arrivals and completions to the sink.
@@ -355,29 +304,10 @@ impl SelfIface {
         events
     }
 
-    /// Reports what failed, operations before endpoints.
-    #[cold]
-    fn report_failures(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        while events < budget {
-            if let Some(token) = self.failed_tokens.pop_front() {
-                sink.completed(token, Err(PeerFailure::Died));
-            } else if let Some(ep) = self.failed_endpoints.pop_front() {
-                // The worker itself lives, and so do its other endpoints: only this one failed.
-                sink.failed(None, Some(ep), PeerFailure::Died);
-            } else {
-                break;
-            }
-            events += 1;
-        }
-        events
-    }
-
     /// Whether `progress` would report something.
     fn has_events(&self) -> bool {
         !self.queue.is_empty()
-            || !self.failed_tokens.is_empty()
-            || !self.failed_endpoints.is_empty()
-            || self.waiters.iter().any(|&ep| self.can_tell(ep))
+            || !self.events.is_empty()
+            || self.waiters.iter().any(|ep| self.can_tell(ep))
     }
 }

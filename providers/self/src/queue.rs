@@ -86,6 +86,10 @@ impl Queue {
         Self { entries: VecDeque::with_capacity(slots), slots }
     }
 
+    pub(crate) const fn slots(&self) -> usize {
+        self.slots
+    }
+
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.entries.len() >= self.slots

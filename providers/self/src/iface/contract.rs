@@ -11,7 +11,7 @@ use bowline_uct::{
     RkeyId, Sink, Source, Token, Unreachable,
 };
 
-use super::{Body, INLINE_BYTES, MYSELF, Missing, SelfIface, State};
+use super::{Body, INLINE_BYTES, MYSELF, Missing, SelfIface};
 use crate::md::Domain;
 
 impl MemoryDomain for SelfIface {
@@ -246,20 +246,17 @@ unsafe impl Iface for SelfIface {
     }
 
     fn want_writable(&mut self, ep: EpId) {
-        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else {
-            return;
-        };
-        if endpoint.state == State::Open && !std::mem::replace(&mut endpoint.asked, true) {
-            self.waiters.push_back(ep);
+        if self.check_open(ep).is_ok() {
+            self.waiters.ask(ep);
         }
     }
 
     #[inline]
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
-        if !self.failed_tokens.is_empty() || !self.failed_endpoints.is_empty() {
-            events += self.report_failures(sink, budget);
-            if !self.failed_tokens.is_empty() {
+        if !self.events.is_empty() {
+            events += self.events.report(sink, budget);
+            if !self.events.is_empty() {
                 return events;
             }
         }

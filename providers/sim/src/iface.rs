@@ -1,20 +1,20 @@
 //! The interface: endpoints, kept messages, progress. The impl of the contract is in `contract`,
 //! posting of one-sided operations in `rma`.
 //!
-//! **Life of an endpoint.** `Free` -> `Open` by `connect` -> `Failed` by `invalidate` or by news of
-//! its peer -> `Free` by `disconnect`, which also leads from `Open` to `Free`. There is one endpoint
-//! for each peer.
+//! **Life of an endpoint.** Open by `connect`, failed by `invalidate` or by news of its peer, over by
+//! `disconnect`. There is one endpoint for each peer.
 //!
 //! **Order of events in `progress`.** Completions, then endpoints that may post again, in order of
 //! asking, then messages and failures of peers, in order. With a budget of one the second and the
 //! third take turns.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::slab::Slab;
+use bowline_uct::runtime::{EpTable, EventQueue, WritableList};
 use bowline_uct::{
     Arrival, Desc, EpId, IfaceAttr, OpenError, PeerFailure, PostError, Sink, Source, Token,
     Unreachable, Verdict,
@@ -35,19 +35,9 @@ mod rma;
 /// interface.
 pub type IdleHook = Arc<dyn Fn() + Send + Sync>;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Free,
-    Open,
-    Failed,
-}
-
 #[derive(Debug)]
 struct Endpoint {
-    state: State,
     peer: u32,
-    /// Stands among those that want to know when they may post.
-    asked: bool,
     /// What it was last refused for: a receive buffer of its peer, or else room of its own.
     lacks_slot: bool,
 }
@@ -65,13 +55,11 @@ pub struct SimIface {
     permits: u32,
     domain: Domain,
     keys: Slab<Opened>,
-    endpoints: Vec<Endpoint>,
-    free_endpoints: Vec<u32>,
-    by_peer: BTreeMap<u32, u32>,
-    /// Endpoints that asked for `writable`, in order of asking; each at most once.
-    waiters: VecDeque<EpId>,
+    endpoints: EpTable<Endpoint>,
+    by_peer: BTreeMap<u32, EpId>,
+    waiters: WritableList,
     /// Endpoints invalidated and not reported yet.
-    invalidated: VecDeque<EpId>,
+    invalidated: EventQueue,
     kept: Slab<Bytes>,
     doorbell: Doorbell,
     idle: Option<IdleHook>,
@@ -110,11 +98,10 @@ impl SimIface {
             permits,
             domain: Domain::default(),
             keys: Slab::default(),
-            endpoints: Vec::new(),
-            free_endpoints: Vec::new(),
+            endpoints: EpTable::default(),
             by_peer: BTreeMap::new(),
-            waiters: VecDeque::new(),
-            invalidated: VecDeque::new(),
+            waiters: WritableList::default(),
+            invalidated: EventQueue::default(),
             kept: Slab::default(),
             doorbell,
             idle: None,
@@ -151,94 +138,60 @@ impl SimIface {
             return Err(OpenError::PeerFailed(how));
         }
         if let Some(&known) = self.by_peer.get(&peer) {
-            return Ok(EpId(known));
+            return Ok(known);
         }
-        let endpoint = Endpoint { state: State::Open, peer, asked: false, lacks_slot: true };
-        let index = match self.free_endpoints.pop() {
-            Some(index) => {
-                self.endpoints[index as usize] = endpoint;
-                index
-            }
-            None => {
-                if self.endpoints.len() >= self.attr.max_endpoints as usize {
-                    let why = "all endpoints of the simulated interface are in use";
-                    return Err(OpenError::Limit(why.to_owned()));
-                }
-                self.endpoints.push(endpoint);
-                self.endpoints.len() as u32 - 1
-            }
-        };
-        self.by_peer.insert(peer, index);
+        if self.endpoints.len() >= self.attr.max_endpoints as usize {
+            let why = "all endpoints of the simulated interface are in use";
+            return Err(OpenError::Limit(why.to_owned()));
+        }
+        let ep = self.endpoints.insert(Endpoint { peer, lacks_slot: true });
+        self.by_peer.insert(peer, ep);
         self.network.lock().nodes[self.node as usize].known.insert(peer);
-        Ok(EpId(index))
+        Ok(ep)
     }
 
     fn close_endpoint(&mut self, ep: EpId) {
-        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else { return };
-        if endpoint.state == State::Free {
-            return;
-        }
-        endpoint.state = State::Free;
-        let peer = endpoint.peer;
-        self.forget_wishes(ep);
-        self.by_peer.remove(&peer);
-        self.free_endpoints.push(ep.0);
-    }
-
-    /// The endpoint is not to be spoken of any more.
-    fn forget_wishes(&mut self, ep: EpId) {
-        if std::mem::take(&mut self.endpoints[ep.0 as usize].asked) {
-            self.waiters.retain(|&waiting| waiting != ep);
-        }
-        self.invalidated.retain(|&failed| failed != ep);
+        let Some(endpoint) = self.endpoints.remove(ep) else { return };
+        self.waiters.cancel(ep);
+        self.invalidated.forget(ep);
+        self.by_peer.remove(&endpoint.peer);
     }
 
     fn fail_endpoint(&mut self, ep: EpId) {
-        let Ok(peer) = self.check_open(ep) else { return };
-        self.forget_wishes(ep);
-        self.endpoints[ep.0 as usize].state = State::Failed;
+        let Some(&mut Endpoint { peer, .. }) = self.endpoints.fail(ep) else { return };
+        self.waiters.cancel(ep);
         self.network.lock().cancel(self.node, peer, PeerFailure::Died, Cancel::Borrowing);
-        self.invalidated.push_back(ep);
+        self.invalidated.fail(None, Some(ep), PeerFailure::Died);
         self.doorbell.ring();
     }
 
     /// The peer of `ep`, which may take operations.
     fn check_open(&self, ep: EpId) -> Result<u32, PostError> {
-        match self.endpoints.get(ep.0 as usize) {
-            Some(Endpoint { state: State::Open, peer, .. }) => Ok(*peer),
-            Some(Endpoint { state: State::Failed, .. }) => Err(PostError::PeerFailed),
-            _ => Err(PostError::BadEndpoint),
-        }
+        self.endpoints.open(ep).map(|endpoint| endpoint.peer)
     }
 
     /// Notes what `ep` was refused for.
     fn refused(&mut self, ep: EpId, am: bool, error: PostError) -> PostError {
-        if error == PostError::NoResource {
-            self.endpoints[ep.0 as usize].lacks_slot = am;
+        if error == PostError::NoResource
+            && let Ok(endpoint) = self.endpoints.open_mut(ep)
+        {
+            endpoint.lacks_slot = am;
         }
         error
     }
 
     fn can_tell(&self, ep: EpId) -> bool {
-        let endpoint = &self.endpoints[ep.0 as usize];
-        self.network.lock().has_room(self.node, endpoint.peer, endpoint.lacks_slot)
+        self.endpoints.open(ep).is_ok_and(|endpoint| {
+            self.network.lock().has_room(self.node, endpoint.peer, endpoint.lacks_slot)
+        })
     }
 
     /// Tells at most `budget` waiting endpoints, in order of asking, that they may post. Returns
     /// the events.
     fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        for _ in 0..self.waiters.len() {
-            let Some(ep) = self.waiters.pop_front() else { break };
-            if events < budget && self.can_tell(ep) {
-                self.endpoints[ep.0 as usize].asked = false;
-                sink.writable(ep);
-                events += 1;
-            } else {
-                // Round and round: whoever is not told keeps the place.
-                self.waiters.push_back(ep);
-            }
-        }
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let events = waiters.report(sink, budget, |ep| self.can_tell(ep));
+        self.waiters = waiters;
         self.ask_for_room();
         events
     }
@@ -250,8 +203,10 @@ impl SimIface {
             return;
         }
         let mut net = self.network.lock();
-        for ep in &self.waiters {
-            net.want_room(self.node, self.endpoints[ep.0 as usize].peer);
+        for ep in self.waiters.iter() {
+            if let Ok(endpoint) = self.endpoints.open(ep) {
+                net.want_room(self.node, endpoint.peer);
+            }
         }
     }
 
@@ -301,11 +256,10 @@ impl SimIface {
     }
 
     fn peer_failed(&mut self, sink: &mut dyn Sink, peer: u32, how: PeerFailure) {
-        let ep = self.by_peer.get(&peer).map(|&index| EpId(index));
-        let open = ep.filter(|ep| self.endpoints[ep.0 as usize].state == State::Open);
+        let ep = self.by_peer.get(&peer).copied();
+        let open = ep.filter(|&ep| self.endpoints.fail(ep).is_some());
         if let Some(ep) = open {
-            self.forget_wishes(ep);
-            self.endpoints[ep.0 as usize].state = State::Failed;
+            self.waiters.cancel(ep);
         }
         sink.failed(Some(Source(peer)), open, how);
     }
@@ -337,16 +291,11 @@ impl SimIface {
         let mut events = 0;
         while events < budget {
             let completion = self.network.lock().take_completion(self.node);
-            if let Some((token, result)) = completion {
-                sink.completed(token, result);
-            } else if let Some(ep) = self.invalidated.pop_front() {
-                sink.failed(None, Some(ep), PeerFailure::Died);
-            } else {
-                break;
-            }
+            let Some((token, result)) = completion else { break };
+            sink.completed(token, result);
             events += 1;
         }
-        events
+        events + self.invalidated.report(sink, budget - events)
     }
 
     /// Whether progress would report something, or, where nobody else does, bring something.
@@ -358,7 +307,7 @@ impl SimIface {
             return true;
         }
         drop(net);
-        !self.invalidated.is_empty() || self.waiters.iter().any(|&ep| self.can_tell(ep))
+        !self.invalidated.is_empty() || self.waiters.iter().any(|ep| self.can_tell(ep))
     }
 }
 

@@ -11,7 +11,7 @@ use bowline_uct::{
     Sink, Source, Token, Unreachable,
 };
 
-use super::{SimIface, State};
+use super::SimIface;
 use crate::caps::MAX_IOV;
 use crate::net::{Kind, Range};
 use crate::options::Drive;
@@ -301,10 +301,8 @@ unsafe impl Iface for SimIface {
     }
 
     fn want_writable(&mut self, ep: EpId) {
-        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else { return };
-        if endpoint.state == State::Open && !std::mem::replace(&mut endpoint.asked, true) {
-            let peer = endpoint.peer;
-            self.waiters.push_back(ep);
+        if let Ok(peer) = self.check_open(ep) {
+            self.waiters.ask(ep);
             self.network.lock().want_room(self.node, peer);
         }
     }

@@ -7,12 +7,12 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use bowline_base::slab::Key;
-use bowline_uct::{EpId, PeerFailure, Sink, Source, Token};
+use bowline_uct::runtime::{CompletionOf, Event};
+use bowline_uct::{EpId, PeerFailure, Sink, Source};
 use rustix::event::epoll;
 use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
 
-use crate::iface::{Event, Group, TICK, TcpIface};
+use crate::iface::{TICK, TcpIface};
 use crate::peer::{Request, State};
 use crate::socket;
 
@@ -29,7 +29,6 @@ impl TcpIface {
         peer.tail = Vec::new();
         peer.direct = None;
         let blocked = std::mem::take(&mut peer.blocked);
-        let asked = std::mem::take(&mut peer.asked);
         let uid = peer.uid;
         let socket = peer.socket.take();
         let connecting = peer.connecting.take();
@@ -47,9 +46,7 @@ impl TcpIface {
         if blocked {
             self.restless -= 1;
         }
-        if asked {
-            self.wants.retain(|ep| ep.0 != index);
-        }
+        self.waiters.cancel(EpId(index));
         self.suspects.retain(|&suspect| suspect != index);
         self.ready.retain(|&ready| ready != index);
         if self.by_uid.get(&uid) == Some(&index) {
@@ -60,50 +57,39 @@ impl TcpIface {
             self.drop_handshake(handshake);
         }
         self.connecting.retain(|&other| other != index);
-        self.events.extend(lost.into_iter().map(|token| Event::Completed(token, Err(how))));
+        for token in lost {
+            self.events.complete(token, Err(how));
+        }
         for (_, request) in requests {
             self.answered(request, Err(how));
         }
-        self.events.push_back(Event::Failed(index, how));
+        self.events.fail(Some(Source(index)), Some(EpId(index)), how);
     }
 
     /// Reports the outcome of a request.
     pub(crate) fn answered(&mut self, request: Request, outcome: Result<u64, PeerFailure>) {
-        let token = match request {
-            Request::Get { token, .. } | Request::Old { token } | Request::Flush { token } => token,
-            Request::FlushAll { group } => return self.flushed_one(group, outcome.err()),
+        let waiter = match request {
+            Request::Get { token, .. } | Request::Old { token } => CompletionOf::Token(token),
+            Request::Flush { waiter } => waiter,
         };
-        if token != Token::NONE {
-            self.events.push_back(Event::Completed(token, outcome));
-        }
-    }
-
-    fn flushed_one(&mut self, group: Key, lost: Option<PeerFailure>) {
-        let Some(flush) = self.groups.get_mut(group) else { return };
-        flush.left -= 1;
-        flush.lost = lost.or(flush.lost);
-        if flush.left > 0 {
-            return;
-        }
-        let Group { token, lost, .. } = *flush;
-        self.groups.remove(group);
-        if token != Token::NONE {
-            self.events.push_back(Event::Completed(token, lost.map_or(Ok(0), Err)));
-        }
+        self.events.answer(waiter, outcome);
     }
 
     /// Tells the sink what happened, in order.
     pub(crate) fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut given = 0;
         while given < budget
-            && let Some(event) = self.events.pop_front()
+            && let Some(event) = self.events.pop()
         {
             match event {
                 Event::Completed(token, result) => {
                     sink.completed(token, result);
                     given += 1;
                 }
-                Event::Failed(index, how) => given += self.report_failure(sink, index, how),
+                Event::Failed(source, _, how) => {
+                    let index = source.expect("peers fail by number").0;
+                    given += self.report_failure(sink, index, how);
+                }
             }
         }
         given

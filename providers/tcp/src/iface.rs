@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::slab::Slab;
-use bowline_uct::{
-    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Token,
-};
+use bowline_uct::runtime::{EventQueue, WritableList};
+use bowline_uct::{AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, Token};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
@@ -80,13 +79,6 @@ pub(crate) mod tag {
     pub(crate) const BELL: u64 = 4;
 }
 
-/// Something to tell the sink.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    Completed(Token, Result<u64, PeerFailure>),
-    Failed(u32, PeerFailure),
-}
-
 /// A key of a peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rkey {
@@ -96,14 +88,6 @@ pub(crate) struct Rkey {
     pub(crate) handle: u64,
     pub(crate) base: u64,
     pub(crate) len: u64,
-}
-
-/// A flush of several peers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Group {
-    pub(crate) token: Token,
-    pub(crate) left: usize,
-    pub(crate) lost: Option<PeerFailure>,
 }
 
 /// The tcp transport of one worker. See the crate's text for how to open one.
@@ -127,9 +111,8 @@ pub struct TcpIface {
     pub(crate) receiver: Receiver,
     /// Where short and packed messages are put together.
     pub(crate) staging: Box<[u8]>,
-    pub(crate) events: VecDeque<Event>,
-    /// Who asked for `writable`, in the order of asking.
-    pub(crate) wants: VecDeque<EpId>,
+    pub(crate) events: EventQueue,
+    pub(crate) waiters: WritableList,
     /// Peers to which sending failed, to be read to their end.
     pub(crate) suspects: Vec<u32>,
     /// Tokens of what has been sent.
@@ -155,7 +138,6 @@ pub struct TcpIface {
     pub(crate) attempts: u64,
     pub(crate) domain: Domain,
     pub(crate) rkeys: Slab<Rkey>,
-    pub(crate) groups: Slab<Group>,
     pub(crate) bell: Doorbell,
     /// Whether the doorbell is ours to arm.
     pub(crate) own_bell: bool,
@@ -281,8 +263,8 @@ impl TcpIface {
             attr: attr(&options, String::new(), receiver.capacity()),
             receiver,
             staging,
-            events: VecDeque::new(),
-            wants: VecDeque::new(),
+            events: EventQueue::default(),
+            waiters: WritableList::default(),
             suspects: Vec::new(),
             sent: Vec::new(),
             epoll,
@@ -301,7 +283,6 @@ impl TcpIface {
             attempts: 0,
             domain: Domain::default(),
             rkeys: Slab::default(),
-            groups: Slab::default(),
             bell,
             own_bell,
             bell_watched: false,

@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use bowline_base::slab::Key;
+use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{LocalSlice, PeerFailure, PostError, Token};
 
 use crate::addr::Address;
@@ -47,9 +47,7 @@ pub(crate) enum Request {
     /// An atomic's old value.
     Old { token: Token },
     /// Word that it has done everything before.
-    Flush { token: Token },
-    /// As above, for one of several peers.
-    FlushAll { group: Key },
+    Flush { waiter: CompletionOf },
 }
 
 // SAFETY: the pieces of a get are only written by system calls and copies of the interface that
@@ -127,8 +125,6 @@ pub(crate) struct Peer {
     pub(crate) near: bool,
     /// The kernel had no room, and says when it has.
     pub(crate) blocked: bool,
-    /// Stands in the queue of those that asked for `writable`.
-    pub(crate) asked: bool,
     /// Something was posted whose arrival a flush has to wait for.
     pub(crate) unflushed: bool,
     /// The failure was reported to the layer above.
@@ -162,7 +158,6 @@ impl Peer {
             by_request: false,
             near: false,
             blocked: false,
-            asked: false,
             unflushed: false,
             told: false,
             broken: None,

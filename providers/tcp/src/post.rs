@@ -7,13 +7,14 @@
 use std::os::fd::AsFd;
 
 use bowline_base::view::View;
+use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, PostError, Posted, RemoteSlice, Token,
 };
 use rustix::io::Errno;
 
 use crate::frame::{Atomic, Frame, HEADER_BYTES, MAX_REQUESTS, MAX_RMA};
-use crate::iface::{Group, MAX_IOV, TcpIface};
+use crate::iface::{MAX_IOV, TcpIface};
 use crate::peer::{Peer, Request, State};
 use crate::socket::{self, Vector};
 
@@ -417,14 +418,14 @@ impl TcpIface {
             return Ok(Posted::Done);
         }
         self.may_ask(ep)?;
-        self.ask_flush(ep.0, Request::Flush { token });
+        self.ask_flush(ep.0, CompletionOf::Token(token));
         Ok(Posted::InFlight)
     }
 
-    fn ask_flush(&mut self, index: u32, request: Request) {
+    fn ask_flush(&mut self, index: u32, waiter: CompletionOf) {
         let Some(peer) = self.peer_mut(index) else { return };
         peer.unflushed = false;
-        let number = peer.ask(request);
+        let number = peer.ask(Request::Flush { waiter });
         self.send_control(index, &Frame::flush(number).encode());
     }
 
@@ -434,9 +435,9 @@ impl TcpIface {
         let concerned: Vec<u32> = (0..self.peers.len() as u32)
             .filter(|&index| {
                 self.peer(index).is_some_and(|peer| {
-                    let under_way = peer.requests.iter().any(|(_, request)| {
-                        matches!(request, Request::Flush { .. } | Request::FlushAll { .. })
-                    });
+                    let mut requests = peer.requests.iter();
+                    let under_way =
+                        requests.any(|(_, request)| matches!(request, Request::Flush { .. }));
                     (peer.has_to_flush() || under_way) && !matches!(peer.state, State::Failed(_))
                 })
             })
@@ -449,11 +450,12 @@ impl TcpIface {
         if concerned.iter().any(full) {
             return Err(PostError::NoResource);
         }
-        let group = self.groups.insert(Group { token, left: concerned.len(), lost: None });
+        let group = self.events.open_group(token);
         for index in concerned {
-            self.ask_flush(index, Request::FlushAll { group });
+            let part = self.events.add_part(group);
+            self.ask_flush(index, part);
         }
-        Ok(Posted::InFlight)
+        Ok(self.events.close_group(group))
     }
 
     /// Whether the peer of `ep` is alive, as far as its kernel has told ours.

@@ -35,7 +35,7 @@ impl TcpIface {
         // Whoever wants to post is not kept waiting by a stream of arrivals, and with a budget of
         // one they take turns.
         let reserve = u32::from(
-            !self.wants.is_empty() && (budget - given > 1 || self.turn.is_multiple_of(2)),
+            !self.waiters.is_empty() && (budget - given > 1 || self.turn.is_multiple_of(2)),
         );
         if budget - given > reserve {
             given += self.receive_some(sink, budget - given - reserve);
@@ -45,7 +45,7 @@ impl TcpIface {
         if !self.events.is_empty() {
             given += self.report(sink, budget - given);
         }
-        if !self.wants.is_empty() {
+        if !self.waiters.is_empty() {
             given += self.tell_writable(sink, budget - given);
         }
         given
@@ -194,27 +194,17 @@ impl TcpIface {
     }
 
     pub(crate) fn want(&mut self, ep: EpId) {
-        let Some(peer) = self.peer_mut(ep.0) else { return };
-        if peer.check().is_ok() && !std::mem::replace(&mut peer.asked, true) {
-            self.wants.push_back(ep);
+        if self.peer(ep.0).is_some_and(|peer| peer.check().is_ok()) {
+            self.waiters.ask(ep);
         }
     }
 
     /// Tells those who asked and have room now, in the order of asking.
     fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut given = 0;
-        for _ in 0..self.wants.len() {
-            let Some(ep) = self.wants.pop_front() else { break };
-            let Some(peer) = self.peer_mut(ep.0) else { continue };
-            if given < budget && peer.has_room() {
-                peer.asked = false;
-                sink.writable(ep);
-                given += 1;
-            } else {
-                // Those who stay keep their order: each goes round once.
-                self.wants.push_back(ep);
-            }
-        }
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let room = |ep: EpId| self.peer(ep.0).is_some_and(|peer| peer.has_room());
+        let given = waiters.report(sink, budget, room);
+        self.waiters = waiters;
         given
     }
 
@@ -225,7 +215,7 @@ impl TcpIface {
             || !self.suspects.is_empty()
             || !self.requests.is_empty()
             || !self.outcomes.is_empty()
-            || self.wants.iter().any(|ep| self.peer(ep.0).is_some_and(|peer| peer.has_room()))
+            || self.waiters.iter().any(|ep| self.peer(ep.0).is_some_and(|peer| peer.has_room()))
     }
 
     /// Whether the kernel has something. What is only the timer's is dealt with.
@@ -255,11 +245,8 @@ impl TcpIface {
         if !std::mem::take(&mut peer.has_ep) {
             return;
         }
-        let (asked, by_request) = (std::mem::take(&mut peer.asked), peer.by_request);
-        let state = peer.state;
-        if asked {
-            self.wants.retain(|&waiting| waiting != ep);
-        }
+        let (state, by_request) = (peer.state, peer.by_request);
+        self.waiters.cancel(ep);
         if by_request && state == State::Open {
             self.close_request_peer(ep.0);
         }

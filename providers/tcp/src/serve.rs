@@ -58,7 +58,7 @@ impl TcpIface {
             }
             Kind::Flushed => {
                 let request = self.due(index, first as u32)?;
-                if !matches!(request, Request::Flush { .. } | Request::FlushAll { .. }) {
+                if !matches!(request, Request::Flush { .. }) {
                     return Err(UNASKED);
                 }
                 self.answered(request, Ok(0));
@@ -223,8 +223,9 @@ impl TcpIface {
         }
         let Some(socket) = &peer.socket else { return };
         let flushed = peer.queue.flush(socket.as_fd(), &self.domain, &mut self.sent);
-        let done = self.sent.drain(..).map(|token| crate::iface::Event::Completed(token, Ok(0)));
-        self.events.extend(done);
+        for token in self.sent.drain(..) {
+            self.events.complete(token, Ok(0));
+        }
         match flushed {
             Ok(all) => self.set_blocked(index, !all),
             Err(error) => self.break_off(index, error),

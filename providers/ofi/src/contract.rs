@@ -14,7 +14,6 @@ use bowline_uct::{
 use crate::addr::Address;
 use crate::iface::OfiIface;
 use crate::md::{Memories, Rkey};
-use crate::peer::State;
 
 impl MemoryDomain for OfiIface {
     fn md_attr(&self) -> MdAttr {
@@ -245,11 +244,8 @@ unsafe impl Iface for OfiIface {
     }
 
     fn want_writable(&mut self, ep: EpId) {
-        let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) else {
-            return;
-        };
-        if endpoint.state == State::Open && !std::mem::replace(&mut endpoint.asked, true) {
-            self.waiters.push_back(ep);
+        if self.endpoints.open(ep).is_ok() {
+            self.waiters.ask(ep);
         }
     }
 

@@ -43,10 +43,10 @@ use std::time::{Duration, Instant};
 use bowline_uct::{EpId, PeerFailure, PostError, Source, Token};
 use libfabric_sys as sys;
 
-use crate::iface::{Event, OfiIface};
+use crate::iface::OfiIface;
 use crate::liveness::{Liveness, State as LivenessState};
 use crate::net::Failure;
-use crate::peer::{Health, Peer, State, Work};
+use crate::peer::{Health, Peer, Work};
 
 /// Empty looks after which a peer with nothing under way has nothing more to say.
 const QUIET: u32 = 8;
@@ -176,12 +176,6 @@ impl OfiIface {
         }
     }
 
-    fn stop_asking(&mut self, ep: u32) {
-        if std::mem::take(&mut self.endpoints[ep as usize].asked) {
-            self.waiters.retain(|waiting| waiting.0 != ep);
-        }
-    }
-
     /// Goes on with failures that have begun.
     #[cold]
     pub(crate) fn settle_failures(&mut self, empty: bool) {
@@ -215,18 +209,16 @@ impl OfiIface {
         }
         let mut place = 0;
         while let Some(&ep) = self.invalid.get(place) {
-            let endpoint = self.endpoints[ep as usize];
-            let peer = &self.peers[endpoint.peer as usize];
-            let told = endpoint.state != State::Invalid;
-            if told || peer.under_way == 0 || !peer.is_well() {
-                self.invalid.swap_remove(place);
-            } else {
+            let peer = self.endpoints.get(ep).map(|&peer| &self.peers[peer as usize]);
+            let well = peer.is_some_and(Peer::is_well);
+            if well && peer.is_some_and(|peer| peer.under_way > 0) {
                 place += 1;
                 continue;
             }
-            if !told && peer.is_well() {
-                self.endpoints[ep as usize].state = State::Failed;
-                self.events.push_back(Event::Failed(None, Some(EpId(ep)), PeerFailure::Died));
+            self.invalid.swap_remove(place);
+            // The failure of the peer itself is told as such.
+            if well {
+                self.events.fail(None, Some(ep), PeerFailure::Died);
             }
         }
     }
@@ -251,14 +243,14 @@ impl OfiIface {
         self.watch.remove(&peer.liveness);
         self.here.retain(|&here| here != index);
         for waiter in waiters {
-            self.flushed(waiter, Err(how));
+            self.events.answer(waiter, Err(how));
         }
         if let Some(ep) = ep {
-            self.stop_asking(ep);
-            self.endpoints[ep as usize].state = State::Failed;
+            self.waiters.cancel(ep);
+            self.endpoints.fail(ep);
         }
         self.counters.failures += 1;
-        self.events.push_back(Event::Failed(Some(Source(index)), ep.map(EpId), how));
+        self.events.fail(Some(Source(index)), ep, how);
     }
 
     /// Makes an endpoint fail though its peer is well.
@@ -266,31 +258,23 @@ impl OfiIface {
         let Ok(index) = self.open_peer(ep) else {
             return;
         };
-        self.stop_asking(ep.0);
-        self.endpoints[ep.0 as usize].state = State::Invalid;
-        self.invalid.push(ep.0);
+        self.waiters.cancel(ep);
+        self.endpoints.fail(ep);
+        self.invalid.push(ep);
         self.drop_pending(index, PeerFailure::Died);
     }
 
     pub(crate) fn close_endpoint(&mut self, ep: EpId) {
-        let Some(endpoint) = self.endpoints.get(ep.0 as usize) else {
-            return;
-        };
-        if endpoint.state == State::Free {
-            return;
-        }
-        let index = endpoint.peer;
-        self.stop_asking(ep.0);
-        self.endpoints[ep.0 as usize].state = State::Free;
+        let Some(index) = self.endpoints.remove(ep) else { return };
+        self.waiters.cancel(ep);
         // Whoever closed an endpoint does not want to hear of it any more.
-        self.events.retain(|event| !matches!(event, Event::Failed(None, Some(e), _) if *e == ep));
-        self.invalid.retain(|&invalid| invalid != ep.0);
+        self.events.forget(ep);
+        self.invalid.retain(|&invalid| invalid != ep);
         // The peer may have got another one since this one failed.
         let peer = &mut self.peers[index as usize];
-        if peer.ep == Some(ep.0) {
+        if peer.ep == Some(ep) {
             peer.ep = None;
         }
-        self.free_endpoints.push(ep.0);
     }
 
     /// Whether the peer of `ep` lives, asked now.

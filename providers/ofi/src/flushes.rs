@@ -5,17 +5,7 @@
 
 use std::collections::VecDeque;
 
-use bowline_base::slab::Key;
-use bowline_uct::Token;
-
-/// Who waits for a flush.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CompletionOf {
-    /// A flush of the endpoint.
-    One(Token),
-    /// A flush of the interface, of which this is one peer's part.
-    All(Key),
-}
+use bowline_uct::runtime::CompletionOf;
 
 /// The operations of one peer, by epoch.
 #[derive(Debug, Default)]
@@ -84,28 +74,30 @@ impl Flushes {
 
 #[cfg(test)]
 mod tests {
+    use bowline_uct::Token;
+
     use super::*;
 
     #[test]
     fn a_flush_waits_for_what_was_before_it_only() {
         let mut flushes = Flushes::default();
         let (a, b) = (flushes.begin(), flushes.begin());
-        flushes.wait(CompletionOf::One(Token(1)));
+        flushes.wait(CompletionOf::Token(Token(1)));
         let c = flushes.begin();
-        flushes.wait(CompletionOf::One(Token(2)));
+        flushes.wait(CompletionOf::Token(Token(2)));
         let d = flushes.begin();
         flushes.end(c);
         flushes.end(d);
         flushes.end(a);
         assert_eq!(flushes.complete(), None);
         flushes.end(b);
-        assert_eq!(flushes.complete(), Some(CompletionOf::One(Token(1))));
-        assert_eq!(flushes.complete(), Some(CompletionOf::One(Token(2))));
+        assert_eq!(flushes.complete(), Some(CompletionOf::Token(Token(1))));
+        assert_eq!(flushes.complete(), Some(CompletionOf::Token(Token(2))));
         assert_eq!(flushes.complete(), None);
         assert!(flushes.is_quiet());
         let e = flushes.begin();
-        flushes.wait(CompletionOf::One(Token(3)));
+        flushes.wait(CompletionOf::Token(Token(3)));
         flushes.end(e);
-        assert_eq!(flushes.complete(), Some(CompletionOf::One(Token(3))));
+        assert_eq!(flushes.complete(), Some(CompletionOf::Token(Token(3))));
     }
 }

@@ -5,9 +5,9 @@ use std::mem::ManuallyDrop;
 use std::time::Instant;
 
 use bowline_base::slab::Slab;
+use bowline_uct::runtime::{EpTable, EventQueue, WritableList};
 use bowline_uct::{
-    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Secret, Source,
-    Token, Unreachable,
+    AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, Secret, Unreachable,
 };
 
 use crate::addr::{Address, Home, new_instance, stays_here};
@@ -18,7 +18,7 @@ use crate::liveness::{Liveness, Presence, Watch};
 use crate::md::{Memories, Rkey};
 use crate::net::{MAX_PIECES, Net, Remote};
 use crate::options::{Atomics, OfiOptions};
-use crate::peer::{Endpoint, Ops, Peer, State};
+use crate::peer::{Ops, Peer};
 use crate::receive::Slot;
 use crate::refusal::Refusals;
 use crate::wait::Bed;
@@ -66,21 +66,6 @@ bowline_base::counters! {
     }
 }
 
-/// What is told to the sink later.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Event {
-    Completed(Token, Result<u64, PeerFailure>),
-    Failed(Option<Source>, Option<EpId>, PeerFailure),
-}
-
-/// A flush of several peers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Group {
-    pub(crate) token: Token,
-    pub(crate) left: u32,
-    pub(crate) result: Result<(), PeerFailure>,
-}
-
 /// A packed put that libfabric did not take at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LatePut {
@@ -108,14 +93,13 @@ pub struct OfiIface {
     /// Peers by number; never used again, so that a late message finds nobody else.
     pub(crate) peers: Vec<Peer>,
     pub(crate) by_instance: HashMap<u64, u32>,
-    pub(crate) endpoints: Vec<Endpoint>,
-    pub(crate) free_endpoints: Vec<u32>,
-    /// Endpoints that asked for `writable`, in order of asking; each at most once.
-    pub(crate) waiters: VecDeque<EpId>,
+    /// The peers of endpoints.
+    pub(crate) endpoints: EpTable<u32>,
+    pub(crate) waiters: WritableList,
     pub(crate) ops: Ops,
     /// Those of `ops` that are receives by tag.
     pub(crate) tagged_receives: usize,
-    pub(crate) events: VecDeque<Event>,
+    pub(crate) events: EventQueue,
     /// Completions that were read while arming: context and length.
     pub(crate) stash: VecDeque<(usize, usize)>,
     /// Peers with something to hand over; each at most once.
@@ -124,8 +108,8 @@ pub struct OfiIface {
     pub(crate) failing: Vec<u32>,
     /// The connections of a lost peer could not be looked at, for want of descriptors.
     pub(crate) cut_failed: bool,
-    pub(crate) invalid: Vec<u32>,
-    pub(crate) groups: Slab<Group>,
+    /// Endpoints that were made to fail, which is told when the operations under way are answered.
+    pub(crate) invalid: Vec<EpId>,
     /// Fences so far.
     pub(crate) fences: u32,
     /// Messages after which a peer is told what was taken, if nothing else is sent to it.
@@ -260,19 +244,17 @@ impl OfiIface {
                 + options.tx_buffers as usize,
             peers: Vec::new(),
             by_instance: HashMap::new(),
-            endpoints: Vec::new(),
-            free_endpoints: Vec::new(),
-            waiters: VecDeque::new(),
+            endpoints: EpTable::default(),
+            waiters: WritableList::default(),
             ops: Ops::default(),
             tagged_receives: 0,
-            events: VecDeque::with_capacity(64),
+            events: EventQueue::with_capacity(64),
             stash: VecDeque::new(),
             busy: VecDeque::new(),
             late_puts: VecDeque::new(),
             failing: Vec::new(),
             cut_failed: false,
             invalid: Vec::new(),
-            groups: Slab::default(),
             fences: 0,
             tell_after: (options.window / 2).max(1),
             posted: 0,
@@ -311,8 +293,8 @@ impl OfiIface {
 
     /// Whether every endpoint has been greeted by its peer, so that messages leave at once.
     pub fn is_settled(&self) -> bool {
-        self.endpoints.iter().filter(|endpoint| endpoint.state == State::Open).all(|endpoint| {
-            let peer = &self.peers[endpoint.peer as usize];
+        self.endpoints.iter_open().all(|(_, &peer)| {
+            let peer = &self.peers[peer as usize];
             peer.is_open() && peer.greeted
         })
     }
@@ -383,28 +365,18 @@ impl OfiIface {
         }
         // A failed endpoint keeps its number until it is closed; this one gets another.
         if let Some(ep) = peer.ep
-            && self.endpoints[ep as usize].state == State::Open
+            && self.endpoints.open(ep).is_ok()
         {
-            return Ok(EpId(ep));
+            return Ok(ep);
         }
         if !peer.greeted {
             peer.greeting_due = true;
         }
-        let endpoint = Endpoint { state: State::Open, peer: index, asked: false };
-        let ep = match self.free_endpoints.pop() {
-            Some(ep) => {
-                self.endpoints[ep as usize] = endpoint;
-                ep
-            }
-            None => {
-                self.endpoints.push(endpoint);
-                self.endpoints.len() as u32 - 1
-            }
-        };
+        let ep = self.endpoints.insert(index);
         self.peers[index as usize].ep = Some(ep);
         self.make_busy(index);
         self.hand_over_all();
-        Ok(EpId(ep))
+        Ok(ep)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use bowline_uct::{LocalSlice, PeerFailure, Token};
+use bowline_uct::{EpId, LocalSlice, PeerFailure, Token};
 
 use crate::disconnect::Ends;
 use crate::flushes::Flushes;
@@ -60,7 +60,7 @@ pub(crate) struct Peer {
     /// Its connections that were ended because it failed.
     pub(crate) cut: Vec<Ends>,
     /// The endpoint that leads to it.
-    pub(crate) ep: Option<u32>,
+    pub(crate) ep: Option<EpId>,
     /// The number by which it knows us; NOBODY until it has greeted.
     pub(crate) number: u32,
     /// Our greeting is under way.
@@ -161,25 +161,6 @@ impl Peer {
         let used = self.sent.wrapping_sub(self.answered) + self.pending.len() as u32;
         limit.saturating_sub(used)
     }
-}
-
-/// An endpoint. `Free` -> `Open` by `connect` -> `Invalid` by `invalidate` or `Failed` with its
-/// peer -> `Free` by `disconnect`, which also leads there from `Open`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    Free,
-    Open,
-    /// Refuses everything; its failure is told when the operations under way are answered.
-    Invalid,
-    Failed,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Endpoint {
-    pub(crate) state: State,
-    pub(crate) peer: u32,
-    /// Stands in the queue of those that want to know when they may post.
-    pub(crate) asked: bool,
 }
 
 /// What an operation under way is.

@@ -11,7 +11,7 @@ use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, OpenError, PostError, Posted
 use crate::iface::OfiIface;
 use crate::liveness::Liveness;
 use crate::net::{MAX_PIECES, Piece, Refused};
-use crate::peer::{Health, Peer, Pending, Stamps, State, Work};
+use crate::peer::{Health, Peer, Pending, Stamps, Work};
 use crate::wire::{ACTIVE, HEADER, Header, Kind, NOBODY, RESULT, greeting, pack_words, stamp};
 
 /// Payloads up to here are put behind their header on the stack.
@@ -21,14 +21,8 @@ impl OfiIface {
     /// The peer of an endpoint that may take operations.
     #[inline]
     pub(crate) fn open_peer(&self, ep: EpId) -> Result<u32, PostError> {
-        let Some(endpoint) = self.endpoints.get(ep.0 as usize) else {
-            return Err(PostError::BadEndpoint);
-        };
-        match endpoint.state {
-            State::Open if self.peers[endpoint.peer as usize].is_well() => Ok(endpoint.peer),
-            State::Free => Err(PostError::BadEndpoint),
-            _ => Err(PostError::PeerFailed),
-        }
+        let peer = *self.endpoints.open(ep)?;
+        if self.peers[peer as usize].is_well() { Ok(peer) } else { Err(PostError::PeerFailed) }
     }
 
     /// Whether a fence still holds operations to `peer` back.

@@ -8,10 +8,9 @@ use std::mem::MaybeUninit;
 
 use bowline_uct::{EpId, PeerFailure, Sink, Token};
 
-use crate::flushes::CompletionOf;
-use crate::iface::{Event, OfiIface};
+use crate::iface::OfiIface;
 use crate::net::{Entry, Read};
-use crate::peer::{State, Work};
+use crate::peer::Work;
 
 /// Completions taken from libfabric at once.
 pub(crate) const ENTRIES: usize = 32;
@@ -24,7 +23,7 @@ impl OfiIface {
     pub(crate) fn turn(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         if !self.events.is_empty() {
-            events += self.report(sink, budget);
+            events += self.events.report(sink, budget);
         }
         let kept = u32::from(!self.waiters.is_empty() && self.turns & 1 == 0 && budget > events);
         self.turns = self.turns.wrapping_add(1);
@@ -55,7 +54,7 @@ impl OfiIface {
             events += self.tell_writable(sink, budget - events);
         }
         if !self.events.is_empty() && events < budget {
-            events += self.report(sink, budget - events);
+            events += self.events.report(sink, budget - events);
         }
         if events == 0 {
             self.repost(true);
@@ -155,9 +154,7 @@ impl OfiIface {
     /// Notes that an operation of the user is complete.
     #[inline]
     pub(crate) fn complete(&mut self, token: Token, result: Result<u64, PeerFailure>) {
-        if token != Token::NONE {
-            self.events.push_back(Event::Completed(token, result));
-        }
+        self.events.complete(token, result);
     }
 
     /// A one-sided operation has ended: its token, and the flushes that waited for it.
@@ -171,69 +168,28 @@ impl OfiIface {
         self.complete(token, result);
         self.peers[peer as usize].flushes.end(epoch);
         while let Some(waiter) = self.peers[peer as usize].flushes.complete() {
-            self.flushed(waiter, Ok(()));
+            self.events.answer(waiter, Ok(0));
         }
-    }
-
-    /// A part of a flush, or all of it, is complete.
-    pub(crate) fn flushed(&mut self, waiter: CompletionOf, result: Result<(), PeerFailure>) {
-        match waiter {
-            CompletionOf::One(token) => self.complete(token, result.map(|()| 0)),
-            CompletionOf::All(key) => {
-                let Some(group) = self.groups.get_mut(key) else { return };
-                group.left -= 1;
-                group.result = group.result.and(result);
-                if group.left == 0 {
-                    let (token, result) = (group.token, group.result);
-                    self.groups.remove(key);
-                    self.complete(token, result.map(|()| 0));
-                }
-            }
-        }
-    }
-
-    /// Tells what was noted.
-    fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        while events < budget
-            && let Some(event) = self.events.pop_front()
-        {
-            match event {
-                Event::Completed(token, result) => sink.completed(token, result),
-                Event::Failed(source, ep, how) => sink.failed(source, ep, how),
-            }
-            events += 1;
-        }
-        events
     }
 
     /// Tells endpoints that they may post, in the order of asking, as far as there are buffers.
     fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut room = self.tx.left();
-        let (mut events, mut place) = (0, 0);
-        while place < self.waiters.len() && events < budget && room > 0 {
-            let ep = self.waiters[place];
-            if !self.may_post(ep) {
-                place += 1;
-                continue;
-            }
-            self.waiters.remove(place);
-            self.endpoints[ep.0 as usize].asked = false;
-            self.counters.writable += 1;
-            sink.writable(ep);
-            events += 1;
-            room -= 1;
-        }
+        let (mut waiters, mut room) = (std::mem::take(&mut self.waiters), self.tx.left());
+        let events = waiters.report(sink, budget, |ep| {
+            let ready = room > 0 && self.may_post(ep);
+            room -= usize::from(ready);
+            ready
+        });
+        self.waiters = waiters;
+        self.counters.writable += u64::from(events);
         events
     }
 
     pub(crate) fn may_post(&mut self, ep: EpId) -> bool {
-        let endpoint = self.endpoints[ep.0 as usize];
-        let busy = self.operations() >= self.most_operations;
-        endpoint.state == State::Open
-            && !busy
-            && self.peers[endpoint.peer as usize].credit() > 0
-            && !self.fenced(endpoint.peer)
+        let Ok(&peer) = self.endpoints.open(ep) else { return false };
+        self.operations() < self.most_operations
+            && self.peers[peer as usize].credit() > 0
+            && !self.fenced(peer)
     }
 
     /// Nothing happened: time to look after the living.

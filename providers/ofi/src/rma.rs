@@ -5,10 +5,10 @@
 //! with operations under way refuses later ones until those have ended.
 
 use bowline_base::view::View;
+use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{EpId, LocalSlice, PostError, Posted, RemoteSlice, Token};
 
-use crate::flushes::CompletionOf;
-use crate::iface::{Group, OfiIface};
+use crate::iface::OfiIface;
 use crate::net::{MAX_PIECES, Piece, Refused, Remote};
 use crate::peer::Work;
 use crate::post::context_of;
@@ -220,20 +220,15 @@ impl OfiIface {
         if flushes.is_quiet() {
             return Ok(Posted::Done);
         }
-        flushes.wait(CompletionOf::One(token));
+        flushes.wait(CompletionOf::Token(token));
         Ok(Posted::InFlight)
     }
 
     pub(crate) fn flush_everything(&mut self, token: Token) -> Posted {
-        let busy = |peer: &&mut crate::peer::Peer| !peer.flushes.is_quiet();
-        let left = self.peers.iter_mut().filter(busy).count() as u32;
-        if left == 0 {
-            return Posted::Done;
+        let group = self.events.open_group(token);
+        for peer in self.peers.iter_mut().filter(|peer| !peer.flushes.is_quiet()) {
+            peer.flushes.wait(self.events.add_part(group));
         }
-        let key = self.groups.insert(Group { token, left, result: Ok(()) });
-        for peer in self.peers.iter_mut().filter(busy) {
-            peer.flushes.wait(CompletionOf::All(key));
-        }
-        Posted::InFlight
+        self.events.close_group(group)
     }
 }

@@ -127,7 +127,7 @@ impl OfiIface {
     }
 
     fn somebody_may_post(&mut self) -> bool {
-        let waiters: Vec<EpId> = self.waiters.iter().copied().collect();
+        let waiters: Vec<EpId> = self.waiters.iter().collect();
         self.tx.left() > 0 && waiters.into_iter().any(|ep| self.may_post(ep))
     }
 

@@ -79,7 +79,7 @@ impl Pair {
 
     /// The number by which `near` knows `far`.
     fn number(&self) -> u32 {
-        self.near.endpoints[self.to_far.0 as usize].peer
+        *self.near.endpoints.get(self.to_far).expect("not closed")
     }
 
     /// Progress of `near` alone until the failure was reported: the other side is cut off.

@@ -60,7 +60,6 @@
 //! everywhere; opening says what is missing. Tests run in the guest of `cargo xtask guest`.
 
 mod addr;
-mod answers;
 mod control;
 mod domain;
 mod iface;

@@ -20,11 +20,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_base::slab::Slab;
-use bowline_uct::{AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure};
+use bowline_uct::runtime::{EventQueue, WritableList};
+use bowline_uct::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure};
 use rustix::event::epoll;
 
 use crate::addr::Address;
-use crate::answers::{Answer, Answers};
 use crate::control::{Command, Control, LOOKS, ReliablePairs};
 use crate::domain::Domain;
 use crate::options::{Mode, VerbsOptions};
@@ -141,8 +141,8 @@ pub struct RcIface {
     last_pair: Option<(u32, u32)>,
     /// Where completions are polled to.
     completions: Box<[Wc]>,
-    waiters: VecDeque<EpId>,
-    answers: Answers,
+    waiters: WritableList,
+    events: EventQueue,
     /// Peers whose failure is to be told, each with the pair of the connection that failed.
     failed: VecDeque<(u32, Option<u32>)>,
     /// Arrivals in order; all of them stand here while no spare is left.
@@ -248,8 +248,8 @@ impl RcIface {
             by_pair: ByNumber::default(),
             last_pair: None,
             completions: progress::no_completions(),
-            waiters: VecDeque::new(),
-            answers: Answers::new(),
+            waiters: WritableList::default(),
+            events: EventQueue::with_capacity(64),
             failed: VecDeque::new(),
             arrived: VecDeque::with_capacity(receives as usize),
             strangers: Vec::new(),
@@ -382,13 +382,6 @@ fn attributes(
         atomic_fetch: atomics,
         max_endpoints: MAX_ENDPOINTS as u32,
         receive_bytes: receive.memory_bytes(),
-    }
-}
-
-impl RcIface {
-    /// Notes an answer for the sink.
-    fn answer(&mut self, answer: Answer, result: Result<u64, PeerFailure>) {
-        self.answers.give(answer, result);
     }
 }
 

@@ -21,12 +21,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bowline_uct::{AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure};
+use bowline_uct::runtime::{EventQueue, WritableList};
+use bowline_uct::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure};
 use rustix::event::epoll;
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use crate::addr::Address;
-use crate::answers::Answers;
 use crate::control::table::Pairs;
 use crate::control::wire::End;
 use crate::control::{Command, Control, GRH_BYTES};
@@ -138,8 +138,8 @@ pub struct UdIface {
     by_uid: HashMap<u64, u32>,
     /// Peers by the number of our end.
     by_number: HashMap<u32, u32, BuildHasherDefault<NumberHasher>>,
-    waiters: VecDeque<EpId>,
-    answers: Answers,
+    waiters: WritableList,
+    events: EventQueue,
     failed: VecDeque<u32>,
     /// Connections that their peers have ended, with our end's number: broken when all that has
     /// arrived on them was taken in.
@@ -246,8 +246,8 @@ impl UdIface {
             peers: Vec::new(),
             by_uid: HashMap::new(),
             by_number: HashMap::default(),
-            waiters: VecDeque::new(),
-            answers: Answers::new(),
+            waiters: WritableList::default(),
+            events: EventQueue::with_capacity(64),
             failed: VecDeque::new(),
             ended: Vec::new(),
             anew: Vec::new(),

@@ -18,7 +18,6 @@ use bowline_uct::{AtomicOp, AtomicWidth, EpId, PeerFailure, PostError, RemoteSli
 
 use super::RcIface;
 use super::peer::{Holds, Op};
-use crate::answers::Answer;
 use crate::pool::Results;
 use crate::sys::{Bytes, Work};
 
@@ -183,7 +182,7 @@ impl RcIface {
         if let Some(done) = self.emulated.remove(key) {
             self.results.give(done.word);
             let token = if done.fetch { done.token } else { Token::NONE };
-            self.answer(Answer::One(token), result);
+            self.events.complete(token, result);
         }
     }
 }

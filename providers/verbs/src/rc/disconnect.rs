@@ -4,7 +4,6 @@ use bowline_uct::{EpId, PeerFailure, PostError, Source};
 
 use super::RcIface;
 use super::peer::{Holds, Link, Op, Waiting};
-use crate::answers::Answer;
 use crate::control::Command;
 use crate::sys::ffi;
 
@@ -55,8 +54,8 @@ impl RcIface {
             for op in ops.drain(..) {
                 self.finish(op, Err(how));
             }
-            for (_, answer) in flushes.drain(..) {
-                self.answer(answer, Err(how));
+            for (_, waiter) in flushes.drain(..) {
+                self.events.answer(waiter, Err(how));
             }
         }
         while let Some(waiting) = self.peers[number as usize].waiting.pop_front() {
@@ -64,18 +63,15 @@ impl RcIface {
                 Waiting::Message { buffer, .. } => self.send.give(buffer),
                 Waiting::Transfer { pieces, token, .. } => {
                     self.domain.give_back(&pieces.lent);
-                    self.answer(Answer::One(token), Err(how));
+                    self.events.complete(token, Err(how));
                 }
-                Waiting::Flush(answer) => self.answer(answer, Err(how)),
+                Waiting::Flush(waiter) => self.events.answer(waiter, Err(how)),
             }
         }
         let peer = &mut self.peers[number as usize];
         if peer.failed.is_none() {
             peer.failed = Some(how);
-            let ep = EpId(number);
-            if std::mem::take(&mut peer.wanted) {
-                self.waiters.retain(|waiter| *waiter != ep);
-            }
+            self.waiters.cancel(EpId(number));
             self.failed.push_back((number, pair));
         }
     }
@@ -99,7 +95,7 @@ impl RcIface {
             }
             Holds::Emulated(key) => return self.emulated_done(key, result),
         }
-        self.answer(Answer::One(op.token), result);
+        self.events.complete(op.token, result);
     }
 
     /// The device refused a request: its queue is full, or it has broken the connection.

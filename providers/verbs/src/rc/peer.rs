@@ -15,11 +15,11 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Token, Unreachable};
 
 use super::{MAX_ENDPOINTS, RcIface};
 use crate::addr::Address;
-use crate::answers::Answer;
 use crate::control::{Command, Event};
 use crate::domain::Pieces;
 use crate::sys::{Bytes, Qp, Request, Work};
@@ -74,7 +74,7 @@ pub(super) struct Link {
     /// Reads and atomics under way.
     pub(super) reads: u32,
     /// Flushes, by the request after whose completion they are answered.
-    pub(super) flushes: VecDeque<(u32, Answer)>,
+    pub(super) flushes: VecDeque<(u32, CompletionOf)>,
 }
 
 /// What waits for the connection.
@@ -85,7 +85,7 @@ pub(super) enum Waiting {
     /// A put or a get of lent memory.
     Transfer { get: bool, address: u64, key: u32, pieces: Pieces, token: Token },
     /// A flush of what stands before it.
-    Flush(Answer),
+    Flush(CompletionOf),
 }
 
 /// A peer.
@@ -101,8 +101,6 @@ pub(super) struct Peer {
     pub(super) expected: Option<u32>,
     pub(super) link: Option<Link>,
     pub(super) generation: u32,
-    /// Stands among those that want to know when they may post.
-    pub(super) wanted: bool,
     /// The next request waits for earlier reads and atomics.
     pub(super) fence: bool,
     pub(super) waiting: VecDeque<Waiting>,
@@ -183,14 +181,13 @@ impl RcIface {
             expected: None,
             link: None,
             generation: 0,
-            wanted: false,
             fence: false,
             waiting: VecDeque::new(),
         });
         self.by_uid.insert(address.uid, number as u32);
         // Room for everything that may be said of the peer is made here.
         self.failed.reserve(number + 1 - self.failed.len());
-        self.waiters.reserve(number + 1 - self.waiters.len());
+        self.waiters.reserve(number + 1);
         Ok(number as u32)
     }
 
@@ -235,9 +232,7 @@ impl RcIface {
             return;
         };
         peer.open = false;
-        if std::mem::take(&mut peer.wanted) {
-            self.waiters.retain(|waiter| *waiter != ep);
-        }
+        self.waiters.cancel(ep);
         let uid = peer.uid();
         if peer.link.is_none() && !peer.asked {
             self.control.command(Command::Forget(uid));
@@ -369,15 +364,15 @@ impl RcIface {
                     };
                     let op = Op { token, holds: Holds::Lent(pieces.lent, None), reads: get };
                     if self.push_lent(number, work, &pieces.sges, op).is_err() {
-                        self.answer(Answer::One(token), Err(PeerFailure::Unreachable));
+                        self.events.complete(token, Err(PeerFailure::Unreachable));
                         return self.mend();
                     }
                 }
-                Waiting::Flush(answer) => match self.flush_link(number, answer) {
+                Waiting::Flush(waiter) => match self.flush_link(number, waiter) {
                     Ok(true) => {}
-                    Ok(false) => self.answer(answer, Ok(0)),
+                    Ok(false) => self.events.answer(waiter, Ok(0)),
                     Err(_) => {
-                        self.answer(answer, Err(PeerFailure::Unreachable));
+                        self.events.answer(waiter, Err(PeerFailure::Unreachable));
                         return self.mend();
                     }
                 },

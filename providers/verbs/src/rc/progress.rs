@@ -68,7 +68,7 @@ impl RcIface {
     /// Answers and failures, of which there are mostly none.
     #[inline(always)]
     fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        if self.answers.is_empty() && self.failed.is_empty() {
+        if self.events.is_empty() && self.failed.is_empty() {
             return 0;
         }
         self.tell_some(sink, budget)
@@ -76,16 +76,12 @@ impl RcIface {
 
     #[inline(never)]
     fn tell_some(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        while events < budget {
-            if let Some((token, result)) = self.answers.next() {
-                sink.completed(token, result);
-            } else if let Some(number) = self.failure_due() {
-                let (source, ep, how) = self.failure_of(number);
-                sink.failed(source, ep, how);
-            } else {
-                break;
-            }
+        let mut events = self.events.report(sink, budget);
+        while events < budget
+            && let Some(number) = self.failure_due()
+        {
+            let (source, ep, how) = self.failure_of(number);
+            sink.failed(source, ep, how);
             events += 1;
         }
         events
@@ -250,9 +246,9 @@ impl RcIface {
             let Some(link) = &mut self.peers[number as usize].link else { return };
             match link.flushes.front() {
                 // Numbers go round; what is under way is far less than half of them.
-                Some(&(at, answer)) if last.wrapping_sub(at) < u32::MAX / 2 => {
+                Some(&(at, waiter)) if last.wrapping_sub(at) < u32::MAX / 2 => {
                     link.flushes.pop_front();
-                    self.answer(answer, Ok(0));
+                    self.events.answer(waiter, Ok(0));
                 }
                 _ => return,
             }
@@ -320,18 +316,9 @@ impl RcIface {
 
     /// Tells endpoints that asked and have room now, in the order of asking.
     fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        for _ in 0..self.waiters.len() {
-            let Some(ep) = self.waiters.pop_front() else { break };
-            if events < budget && self.may_post(ep.0) {
-                self.peers[ep.0 as usize].wanted = false;
-                sink.writable(ep);
-                events += 1;
-            } else {
-                // Those who stay keep their order: each goes round once.
-                self.waiters.push_back(ep);
-            }
-        }
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let events = waiters.report(sink, budget, |ep| self.may_post(ep.0));
+        self.waiters = waiters;
         events
     }
 
@@ -345,12 +332,8 @@ impl RcIface {
     }
 
     pub(super) fn want(&mut self, ep: EpId) {
-        if self.open_peer(ep).is_err() {
-            return;
-        }
-        let peer = &mut self.peers[ep.0 as usize];
-        if !std::mem::replace(&mut peer.wanted, true) {
-            self.waiters.push_back(ep);
+        if self.open_peer(ep).is_ok() {
+            self.waiters.ask(ep);
         }
     }
 
@@ -417,7 +400,7 @@ impl RcIface {
             self.receive.again(arrived.buffer);
         }
         self.mend();
-        self.answers.clear();
+        self.events.clear();
         // A peer that waits for buffers here must be able to get rid of its own last messages.
         if let Err(error) = self.post_receives(false) {
             tracing::debug!(%error, "receive buffers cannot be posted again");
@@ -426,7 +409,7 @@ impl RcIface {
 
     /// Whether `progress` would report something.
     pub(super) fn has_events(&self) -> bool {
-        !self.answers.is_empty()
+        !self.events.is_empty()
             || self.next_failure().is_some()
             || !self.broken.is_empty()
             || !self.strangers.is_empty()

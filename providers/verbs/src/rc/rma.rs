@@ -14,12 +14,12 @@
 //! after those, and is the device's own.
 
 use bowline_base::view::View;
+use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{EpId, LocalSlice, PostError, Posted, RemoteSlice, Token};
 
 use super::peer::{Holds, Op, Waiting};
 use super::post::cannot_lend;
 use super::{RcIface, WAITING};
-use crate::answers::Answer;
 use crate::sys::{Bytes, Work};
 
 impl RcIface {
@@ -150,9 +150,13 @@ impl RcIface {
         self.post_put_notify(number, bytes, Work::Write { address: to.address, key }, id, header)
     }
 
-    /// Has `answer` given when everything posted to the peer is complete. `Ok(false)`: it is
+    /// Answers `waiter` when everything posted to the peer is complete. `Ok(false)`: it is
     /// already, and nothing was noted.
-    pub(super) fn flush_link(&mut self, number: u32, answer: Answer) -> Result<bool, PostError> {
+    pub(super) fn flush_link(
+        &mut self,
+        number: u32,
+        waiter: CompletionOf,
+    ) -> Result<bool, PostError> {
         let peer = &mut self.peers[number as usize];
         let Some(link) = &peer.link else {
             if peer.waiting.is_empty() {
@@ -161,7 +165,7 @@ impl RcIface {
             if peer.waiting.len() >= 4 * WAITING {
                 return Err(PostError::NoResource);
             }
-            peer.waiting.push_back(Waiting::Flush(answer));
+            peer.waiting.push_back(Waiting::Flush(waiter));
             return Ok(true);
         };
         if link.ops.is_empty() {
@@ -172,13 +176,13 @@ impl RcIface {
         }
         let peer = &mut self.peers[number as usize];
         let Some(link) = &mut peer.link else { return Ok(false) };
-        link.flushes.push_back((link.next.wrapping_sub(1), answer));
+        link.flushes.push_back((link.next.wrapping_sub(1), waiter));
         Ok(true)
     }
 
     pub(super) fn flush_endpoint(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         let number = self.open_peer(ep)?;
-        match self.flush_link(number, Answer::One(token))? {
+        match self.flush_link(number, CompletionOf::Token(token))? {
             true => Ok(Posted::InFlight),
             false => Ok(Posted::Done),
         }
@@ -192,13 +196,13 @@ impl RcIface {
                 self.mark(number)?;
             }
         }
-        let key = self.answers.open(token);
+        let key = self.events.open_group(token);
         for number in 0..self.peers.len() as u32 {
-            if self.flush_link(number, Answer::Share(key)) == Ok(true) {
-                self.answers.share(key);
+            if self.flush_link(number, CompletionOf::Part(key)) == Ok(true) {
+                self.events.add_part(key);
             }
         }
-        Ok(if self.answers.close(key) { Posted::InFlight } else { Posted::Done })
+        Ok(self.events.close_group(key))
     }
 
     pub(super) fn fence_all(&mut self) {

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
+use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{
     AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, MdAttr, MemError, MemHandle, MemoryDomain,
     OpenError, PeerFailure, PostError, Posted, RkeyId, Sink, Source, Token, Unreachable,
@@ -12,7 +13,6 @@ use bowline_uct::{
 
 use super::UdIface;
 use crate::addr::Address;
-use crate::answers::Answer;
 
 const NO_ACCESS: MemError = MemError::Unsupported("reach a peer's memory by datagrams");
 
@@ -116,7 +116,7 @@ unsafe impl Iface for UdIface {
 
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         let number = self.open_peer(ep)?;
-        Ok(match self.flush_link(number, Answer::One(token)) {
+        Ok(match self.flush_link(number, CompletionOf::Token(token)) {
             true => Posted::InFlight,
             false => Posted::Done,
         })

@@ -9,13 +9,13 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Unreachable};
 
 use super::progress::BATCH;
 use super::window::{Incoming, Outgoing};
 use super::{Agreed, UdIface};
 use crate::addr::Address;
-use crate::answers::Answer;
 use crate::control::wire::End;
 use crate::control::{Command, Event};
 use crate::rc::MAX_ENDPOINTS;
@@ -41,14 +41,14 @@ pub(super) struct Link {
     /// Period in which it last counted among those that send.
     pub(super) counted: u32,
     /// Flushes, by the datagram that must be acknowledged for them.
-    pub(super) flushes: VecDeque<(u32, Answer)>,
+    pub(super) flushes: VecDeque<(u32, CompletionOf)>,
 }
 
 /// What waits for the connection.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Message(Sent),
-    Flush(Answer),
+    Flush(CompletionOf),
 }
 
 /// A peer.
@@ -59,7 +59,6 @@ pub(super) struct Peer {
     pub(super) failed: Option<PeerFailure>,
     pub(super) asked: bool,
     pub(super) link: Option<Link>,
-    pub(super) wanted: bool,
     pub(super) waiting: VecDeque<Waiting>,
 }
 
@@ -108,13 +107,12 @@ impl UdIface {
             failed: None,
             asked: false,
             link: None,
-            wanted: false,
             waiting: VecDeque::new(),
         });
         self.by_uid.insert(address.uid, number as u32);
         // Room for everything that may be said of the peer is made here.
         self.failed.reserve(number + 1 - self.failed.len());
-        self.waiters.reserve(number + 1 - self.waiters.len());
+        self.waiters.reserve(number + 1);
         self.owing.reserve(number + 1 - self.owing.len());
         Ok(number as u32)
     }
@@ -158,9 +156,7 @@ impl UdIface {
             return;
         };
         peer.open = false;
-        if std::mem::take(&mut peer.wanted) {
-            self.waiters.retain(|waiter| *waiter != ep);
-        }
+        self.waiters.cancel(ep);
         // One to which messages are under way is still watched, so that they end.
         let (uid, idle) = (peer.address.uid, peer.link.is_none() && !peer.asked);
         if idle {
@@ -302,23 +298,20 @@ impl UdIface {
             for sent in sent {
                 self.free(sent.buffer);
             }
-            for (_, answer) in link.flushes.drain(..) {
-                self.answers.give(answer, Err(how));
+            for (_, waiter) in link.flushes.drain(..) {
+                self.events.answer(waiter, Err(how));
             }
         }
         while let Some(waiting) = self.peers[number as usize].waiting.pop_front() {
             match waiting {
                 Waiting::Message(sent) => self.free(sent.buffer),
-                Waiting::Flush(answer) => self.answers.give(answer, Err(how)),
+                Waiting::Flush(waiter) => self.events.answer(waiter, Err(how)),
             }
         }
         let peer = &mut self.peers[number as usize];
         if peer.failed.is_none() {
             peer.failed = Some(how);
-            let ep = EpId(number);
-            if std::mem::take(&mut peer.wanted) {
-                self.waiters.retain(|waiter| *waiter != ep);
-            }
+            self.waiters.cancel(EpId(number));
             self.failed.push_back(number);
         }
     }

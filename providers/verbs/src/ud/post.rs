@@ -4,12 +4,12 @@
 //! more; a repetition may stand there when the acknowledgement of the first comes.
 
 use bowline_base::view::View;
+use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{AmHeader, AmId, EpId, PostError, Posted, Token};
 
 use super::peer::{Sent, Waiting};
 use super::wire::{HEAD_BYTES, Head, Kind};
 use super::{UdIface, WAITING};
-use crate::answers::Answer;
 use crate::sys::{Bytes, Request, Work};
 use crate::wire::{self, HEADER_BYTES};
 
@@ -230,30 +230,30 @@ impl UdIface {
                         return peer.waiting.push_front(Waiting::Message(sent));
                     }
                 }
-                Waiting::Flush(answer) => {
-                    if !self.flush_sent(number, answer) {
-                        self.answers.give(answer, Ok(0));
+                Waiting::Flush(waiter) => {
+                    if !self.flush_sent(number, waiter) {
+                        self.events.answer(waiter, Ok(0));
                     }
                 }
             }
         }
     }
 
-    /// Has `answer` given when all that was sent is acknowledged; `false`: it is already.
-    pub(super) fn flush_link(&mut self, number: u32, answer: Answer) -> bool {
+    /// Answers `waiter` when all that was sent is acknowledged; `false`: it is already.
+    pub(super) fn flush_link(&mut self, number: u32, waiter: CompletionOf) -> bool {
         let peer = &mut self.peers[number as usize];
         if !peer.waiting.is_empty() {
-            peer.waiting.push_back(Waiting::Flush(answer));
+            peer.waiting.push_back(Waiting::Flush(waiter));
             return true;
         }
-        self.flush_sent(number, answer)
+        self.flush_sent(number, waiter)
     }
 
-    fn flush_sent(&mut self, number: u32, answer: Answer) -> bool {
+    fn flush_sent(&mut self, number: u32, waiter: CompletionOf) -> bool {
         match &mut self.peers[number as usize].link {
             Some(link) if !link.outgoing.is_empty() => {
                 let last = link.outgoing.next().wrapping_sub(1);
-                link.flushes.push_back((last, answer));
+                link.flushes.push_back((last, waiter));
                 true
             }
             _ => false,
@@ -261,12 +261,12 @@ impl UdIface {
     }
 
     pub(super) fn flush_everything(&mut self, token: Token) -> Posted {
-        let key = self.answers.open(token);
+        let key = self.events.open_group(token);
         for number in 0..self.peers.len() as u32 {
-            if self.flush_link(number, Answer::Share(key)) {
-                self.answers.share(key);
+            if self.flush_link(number, CompletionOf::Part(key)) {
+                self.events.add_part(key);
             }
         }
-        if self.answers.close(key) { Posted::InFlight } else { Posted::Done }
+        self.events.close_group(key)
     }
 }

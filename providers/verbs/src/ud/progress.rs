@@ -74,16 +74,12 @@ impl UdIface {
     }
 
     fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        while events < budget {
-            if let Some((token, result)) = self.answers.next() {
-                sink.completed(token, result);
-            } else if let Some(number) = self.failed.pop_front() {
-                let (source, ep, how) = self.failure_of(number);
-                sink.failed(source, ep, how);
-            } else {
-                break;
-            }
+        let mut events = self.events.report(sink, budget);
+        while events < budget
+            && let Some(number) = self.failed.pop_front()
+        {
+            let (source, ep, how) = self.failure_of(number);
+            sink.failed(source, ep, how);
             events += 1;
         }
         events
@@ -221,11 +217,11 @@ impl UdIface {
             self.free(buffer);
         }
         while let Some(link) = &mut self.peers[number as usize].link
-            && let Some(&(at, answer)) = link.flushes.front()
+            && let Some(&(at, waiter)) = link.flushes.front()
             && expected.wrapping_sub(at).wrapping_sub(1) < u32::MAX / 2
         {
             link.flushes.pop_front();
-            self.answers.give(answer, Ok(0));
+            self.events.answer(waiter, Ok(0));
         }
         self.repeat_due(number);
         if !self.peers[number as usize].waiting.is_empty() {
@@ -304,18 +300,9 @@ impl UdIface {
     }
 
     fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        for _ in 0..self.waiters.len() {
-            let Some(ep) = self.waiters.pop_front() else { break };
-            if events < budget && self.may_post(ep.0) {
-                self.peers[ep.0 as usize].wanted = false;
-                sink.writable(ep);
-                events += 1;
-            } else {
-                // Those who stay keep their order: each goes round once.
-                self.waiters.push_back(ep);
-            }
-        }
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let events = waiters.report(sink, budget, |ep| self.may_post(ep.0));
+        self.waiters = waiters;
         events
     }
 
@@ -329,12 +316,8 @@ impl UdIface {
     }
 
     pub(super) fn want(&mut self, ep: EpId) {
-        if self.open_peer(ep).is_err() {
-            return;
-        }
-        let peer = &mut self.peers[ep.0 as usize];
-        if !std::mem::replace(&mut peer.wanted, true) {
-            self.waiters.push_back(ep);
+        if self.open_peer(ep).is_ok() {
+            self.waiters.ask(ep);
         }
     }
 
@@ -386,7 +369,7 @@ impl UdIface {
         }
         self.set_clock(next);
         let busy = !self.stash.is_empty() && self.receive.has_spare()
-            || !self.answers.is_empty()
+            || !self.events.is_empty()
             || !self.failed.is_empty()
             || self.ended.iter().any(|(_, ours, _)| !self.is_aside(*ours))
             || self.starved && self.receive.has_spare()

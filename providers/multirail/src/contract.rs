@@ -12,10 +12,10 @@ use bowline_uct::{
     RemoteSlice, RkeyId, Sink, Source, Token, Unreachable, Verdict,
 };
 
+use super::MultiRail;
 use super::link::Link;
 use super::reads::MOST;
 use super::wire::Address;
-use super::{Endpoint, EpState, Event, MultiRail};
 
 /// Bytes of which the split is explained.
 const EXPLAINED: u64 = 4 << 20;
@@ -50,22 +50,8 @@ impl MultiRail {
     }
 
     fn endpoint_to(&mut self, index: u32) -> EpId {
-        if let Some(ep) = self.links[index as usize].ep {
-            return EpId(ep);
-        }
-        let endpoint = Endpoint { state: EpState::Open, link: index, asked: false };
-        let ep = match self.free_endpoints.pop() {
-            Some(ep) => {
-                self.endpoints[ep as usize] = endpoint;
-                ep
-            }
-            None => {
-                self.endpoints.push(endpoint);
-                self.endpoints.len() as u32 - 1
-            }
-        };
-        self.links[index as usize].ep = Some(ep);
-        EpId(ep)
+        let link = &mut self.links[index as usize];
+        *link.ep.get_or_insert_with(|| self.endpoints.insert(index))
     }
 
     /// Whether a message of `len` bytes may be put into the log of `ep`'s link.
@@ -89,23 +75,16 @@ impl MultiRail {
     }
 
     /// Whether an endpoint that asked may be reported as writable.
-    fn can_report(&self, ep: u32) -> bool {
-        let link = &self.links[self.endpoints[ep as usize].link as usize];
-        link.log.has_room(self.attr.limits.am.max_bcopy) && self.reads.len() < MOST
+    fn can_report(&self, ep: EpId) -> bool {
+        let room =
+            |index: u32| self.links[index as usize].log.has_room(self.attr.limits.am.max_bcopy);
+        self.open_link(ep).is_ok_and(room) && self.reads.len() < MOST
     }
 
     fn report_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        for _ in 0..self.asked.len() {
-            let Some(ep) = self.asked.pop_front() else { break };
-            if events < budget && self.can_report(ep) {
-                self.endpoints[ep as usize].asked = false;
-                sink.writable(EpId(ep));
-                events += 1;
-            } else {
-                self.asked.push_back(ep);
-            }
-        }
+        let mut waiters = std::mem::take(&mut self.waiters);
+        let events = waiters.report(sink, budget, |ep| self.can_report(ep));
+        self.waiters = waiters;
         events
     }
 
@@ -123,24 +102,6 @@ impl MultiRail {
         }
     }
 
-    fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut events = 0;
-        while events < budget {
-            match self.pending.pop_front() {
-                None => break,
-                Some(Event::Completed(token, result)) => sink.completed(token, result),
-                Some(Event::Failed(source, ep, how)) => {
-                    // An endpoint that was closed meanwhile is not named.
-                    let index = source.0 as usize;
-                    let ep = ep.filter(|_| self.links[index].ep.is_some());
-                    sink.failed(Some(source), ep, how);
-                }
-            }
-            events += 1;
-        }
-        events
-    }
-
     /// Messages for the living that no path has taken yet.
     fn unposted(&self) -> usize {
         let living = self.links.iter().filter(|link| link.failed.is_none());
@@ -149,10 +110,10 @@ impl MultiRail {
 
     /// Whether the next progress has something to do of itself.
     fn has_work(&self) -> bool {
-        !self.pending.is_empty()
+        !self.events.is_empty()
             || !self.work.is_empty()
             || !self.refused.is_empty()
-            || self.asked.iter().any(|&ep| self.can_report(ep))
+            || self.waiters.iter().any(|ep| self.can_report(ep))
     }
 
     fn make_wake(&mut self) -> Result<WakeSource, OpenError> {
@@ -288,15 +249,11 @@ unsafe impl Iface for MultiRail {
     }
 
     fn disconnect(&mut self, ep: EpId) {
-        if self.endpoints.get(ep.0 as usize).is_none_or(|known| known.state == EpState::Free) {
-            return;
-        }
+        let Some(index) = self.endpoints.remove(ep) else { return };
         // What is in the log still goes, and the link stays for what the peer says.
-        self.cancel_writable(ep.0);
-        let endpoint = &mut self.endpoints[ep.0 as usize];
-        endpoint.state = EpState::Free;
-        self.links[endpoint.link as usize].ep = None;
-        self.free_endpoints.push(ep.0);
+        self.waiters.cancel(ep);
+        self.events.forget(ep);
+        self.links[index as usize].ep = None;
     }
 
     fn all_sent(&mut self) -> bool {
@@ -358,10 +315,8 @@ unsafe impl Iface for MultiRail {
     }
 
     fn want_writable(&mut self, ep: EpId) {
-        if self.open_link(ep).is_ok()
-            && !std::mem::replace(&mut self.endpoints[ep.0 as usize].asked, true)
-        {
-            self.asked.push_back(ep.0);
+        if self.open_link(ep).is_ok() {
+            self.waiters.ask(ep);
         }
     }
 
@@ -372,9 +327,9 @@ unsafe impl Iface for MultiRail {
         }
         let count = self.paths.len();
         self.next = (self.next + 1) % (2 * count);
-        let mut events = self.report(sink, budget);
+        let mut events = self.events.report(sink, budget);
         // Endpoints that wait and messages take turns where the budget is for one of them.
-        if !self.asked.is_empty() && (budget > 1 || self.next.is_multiple_of(2)) {
+        if !self.waiters.is_empty() && (budget > 1 || self.next.is_multiple_of(2)) {
             events += self.report_writable(sink, budget - events);
         }
         for step in 0..count {
@@ -384,8 +339,8 @@ unsafe impl Iface for MultiRail {
             }
         }
         self.advance();
-        events += self.report(sink, budget - events);
-        if !self.asked.is_empty() && events == 0 {
+        events += self.events.report(sink, budget - events);
+        if !self.waiters.is_empty() && events == 0 {
             events += self.report_writable(sink, budget);
         }
         events

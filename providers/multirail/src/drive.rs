@@ -6,11 +6,11 @@ use bowline_uct::{
     AmHeader, AmId, EpId, OpenError, PeerFailure, PostError, Sink, Source, Unreachable,
 };
 
+use super::MultiRail;
 use super::link::{Link, PathState};
 use super::log::Entry;
 use super::relay::{Note, Relay};
 use super::wire::{ACK, DATA, Front, HELLO};
-use super::{EpState, Event, MultiRail, NO_LINK};
 
 /// Events of a transport in one call.
 const NOTES: u32 = 64;
@@ -51,15 +51,11 @@ impl MultiRail {
                         continue;
                     }
                 };
-                let place = ep.0 as usize;
-                if place >= path.by_ep.len() {
-                    path.by_ep.resize(place + 1, NO_LINK);
-                }
-                if path.by_ep[place] != NO_LINK && path.by_ep[place] != index {
+                if path.by_ep.get(ep.0).is_some_and(|other| other != index) {
                     "two peers give the same address".clone_into(&mut reason);
                     continue;
                 }
-                path.by_ep[place] = index;
+                path.by_ep.set(ep.0, index);
                 taken |= 1 << theirs;
                 let path = &mut self.links[index as usize].paths[at];
                 (path.state, path.theirs) = (PathState::Up(ep), theirs as u8);
@@ -194,11 +190,7 @@ impl MultiRail {
         self.stats.paths_lost += 1;
         tracing::info!(link = index, path = at, %how, "a path to a peer was given up");
         // Rule 4.
-        for source in &mut self.paths[at].sources {
-            if *source == index {
-                *source = NO_LINK;
-            }
-        }
+        self.paths[at].sources.forget(index);
         if link.active == Some(at) {
             // Rule 2.
             link.active = None;
@@ -233,8 +225,8 @@ impl MultiRail {
         link.failed = Some(how);
         link.log.clear();
         if let Some(ep) = link.ep {
-            self.endpoints[ep as usize].state = EpState::Failed;
-            self.cancel_writable(ep);
+            self.endpoints.fail(ep);
+            self.waiters.cancel(ep);
         }
         for at in 0..self.paths.len() {
             let path = &mut self.links[index as usize].paths[at];
@@ -258,24 +250,13 @@ impl MultiRail {
             && link.reads == 0
             && !std::mem::replace(&mut link.reported, true)
         {
-            let ep = link.ep.map(EpId);
-            self.pending.push_back(Event::Failed(Source(index), ep, how));
-        }
-    }
-
-    pub(super) fn cancel_writable(&mut self, ep: u32) {
-        if std::mem::take(&mut self.endpoints[ep as usize].asked) {
-            self.asked.retain(|&asked| asked != ep);
+            self.events.fail(Some(Source(index)), link.ep, how);
         }
     }
 
     /// The link of an endpoint that takes operations.
     pub(super) fn open_link(&self, ep: EpId) -> Result<u32, PostError> {
-        match self.endpoints.get(ep.0 as usize) {
-            Some(endpoint) if endpoint.state == EpState::Open => Ok(endpoint.link),
-            Some(endpoint) if endpoint.state == EpState::Failed => Err(PostError::PeerFailed),
-            _ => Err(PostError::BadEndpoint),
-        }
+        self.endpoints.open(ep).copied()
     }
 
     /// Makes progress on one path. Returns the messages that were handed on.
@@ -308,18 +289,15 @@ impl MultiRail {
         match note {
             Note::Completed(token, result) => self.answered(token, result),
             Note::Writable(at, ep) => {
-                let link = self.paths[at].by_ep.get(ep.0 as usize).copied();
-                if let Some(index) = link.filter(|&index| index != NO_LINK) {
+                if let Some(index) = self.paths[at].by_ep.get(ep.0) {
                     self.links[index as usize].paths[at].full = false;
                     self.queue(index);
                 }
             }
             Note::Failed(at, by_source, ep, how) => {
-                let by_ep = ep.and_then(|ep| self.paths[at].by_ep.get(ep.0 as usize).copied());
-                for index in [Some(by_source), by_ep].into_iter().flatten() {
-                    if index != NO_LINK {
-                        self.path_down(index, at, how);
-                    }
+                let by_ep = ep.and_then(|ep| self.paths[at].by_ep.get(ep.0));
+                for index in [by_source, by_ep].into_iter().flatten() {
+                    self.path_down(index, at, how);
                 }
             }
             Note::Greeted(index) => {

@@ -14,8 +14,8 @@
 use bowline_base::slab::Key;
 use bowline_uct::{PeerFailure, PostError, Posted, Token};
 
+use super::MultiRail;
 use super::reads::Asked;
-use super::{Event, MultiRail};
 
 /// What has to leave for one peer.
 #[derive(Debug)]
@@ -63,9 +63,8 @@ impl MultiRail {
         let mut flushes = std::mem::take(&mut self.flushes);
         flushes.retain_mut(|flush| {
             let over = self.move_flush(flush);
-            if over && flush.token != Token::NONE {
-                let result = flush.lost.map_or(Ok(0), Err);
-                self.pending.push_back(Event::Completed(flush.token, result));
+            if over {
+                self.events.complete(flush.token, flush.lost.map_or(Ok(0), Err));
             }
             !over
         });

@@ -66,9 +66,8 @@ use std::collections::{HashMap, VecDeque};
 use bowline_base::doorbell::WakeSource;
 use bowline_base::slab::{Key, Slab};
 use bowline_model::transport::{Costs, Figure, TransportCosts};
-use bowline_uct::{
-    Caps, EpId, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, Source, Token,
-};
+use bowline_uct::runtime::{EpTable, EventQueue, NumberTable, WritableList};
+use bowline_uct::{Caps, Iface, IfaceAttr, Limits, OpLimits, OpenError};
 
 use self::flush::Flush;
 use self::link::Link;
@@ -128,33 +127,8 @@ struct Path {
     /// Whether reads go by it.
     reads: bool,
     /// Links by the number of their sender, and by that of their endpoint.
-    sources: Vec<u32>,
-    by_ep: Vec<u32>,
-}
-
-/// No link.
-const NO_LINK: u32 = u32::MAX;
-
-/// What the user is to hear of.
-#[derive(Debug)]
-enum Event {
-    Completed(Token, Result<u64, PeerFailure>),
-    Failed(Source, Option<EpId>, PeerFailure),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EpState {
-    Free,
-    Open,
-    Failed,
-}
-
-#[derive(Debug)]
-struct Endpoint {
-    state: EpState,
-    link: u32,
-    /// It is queued among those that want to know when they may post.
-    asked: bool,
+    sources: NumberTable,
+    by_ep: NumberTable,
 }
 
 /// Several transports as one. See the module's text.
@@ -166,8 +140,8 @@ pub struct MultiRail {
     own_address: Vec<u8>,
     links: Vec<Link>,
     by_uid: HashMap<u64, u32>,
-    endpoints: Vec<Endpoint>,
-    free_endpoints: Vec<u32>,
+    /// The links of endpoints.
+    endpoints: EpTable<u32>,
     keys: Slab<OpenKey>,
     memory: Slab<Memory>,
     reads: Slab<Read>,
@@ -177,8 +151,8 @@ pub struct MultiRail {
     notes: Vec<Note>,
     /// Links that have something to post, each once.
     work: VecDeque<u32>,
-    pending: VecDeque<Event>,
-    asked: VecDeque<u32>,
+    events: EventQueue,
+    waiters: WritableList,
     flushes: Vec<Flush>,
     wake: Option<WakeSource>,
     /// A message with its front, as it is posted.
@@ -239,8 +213,8 @@ impl MultiRail {
             cost: path_cost(&rail.costs),
             reads: rail.iface.attr().caps.contains(READS),
             iface: rail.iface,
-            sources: Vec::new(),
-            by_ep: Vec::new(),
+            sources: NumberTable::default(),
+            by_ep: NumberTable::default(),
         };
         Ok(Self {
             paths: rails.into_iter().map(path).collect(),
@@ -251,8 +225,7 @@ impl MultiRail {
             own_address,
             links: Vec::new(),
             by_uid: HashMap::new(),
-            endpoints: Vec::new(),
-            free_endpoints: Vec::new(),
+            endpoints: EpTable::default(),
             keys: Slab::default(),
             memory: Slab::default(),
             reads: Slab::default(),
@@ -260,8 +233,8 @@ impl MultiRail {
             refused: Vec::new(),
             notes: Vec::new(),
             work: VecDeque::new(),
-            pending: VecDeque::new(),
-            asked: VecDeque::new(),
+            events: EventQueue::default(),
+            waiters: WritableList::default(),
             flushes: Vec::new(),
             wake: None,
             next: 0,

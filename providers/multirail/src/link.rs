@@ -63,7 +63,7 @@ pub(super) struct Link {
     /// Where it is; taken once its paths are made.
     pub(super) address: Option<Address>,
     /// The endpoint of the user.
-    pub(super) ep: Option<u32>,
+    pub(super) ep: Option<EpId>,
     pub(super) paths: [LinkPath; MAX_PATHS],
     pub(super) log: Log,
     /// The path in use.

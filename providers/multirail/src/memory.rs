@@ -7,7 +7,7 @@ use bowline_uct::{Caps, EpId, LocalSlice, MdAttr, MemError, MemHandle, RkeyId};
 
 use super::split::MAX_PATHS;
 use super::wire::PackedKey;
-use super::{EpState, MultiRail, key_bytes};
+use super::{MultiRail, key_bytes};
 
 /// Local memory.
 #[derive(Debug)]
@@ -136,15 +136,10 @@ impl MultiRail {
 
     /// Opens the key of every path that is up. A key that one of them does not take is damaged.
     pub(super) fn open_key(&mut self, ep: EpId, bytes: &[u8]) -> Result<RkeyId, MemError> {
-        let endpoint = self.endpoints.get(ep.0 as usize).ok_or(MemError::NoSuch)?;
-        let index = endpoint.link;
-        match endpoint.state {
-            EpState::Open => {}
-            EpState::Free => return Err(MemError::NoSuch),
-            EpState::Failed => {
-                let how = self.links[index as usize].failed;
-                return Err(how.map_or(MemError::NoSuch, MemError::Peer));
-            }
+        let index = *self.endpoints.get(ep).ok_or(MemError::NoSuch)?;
+        if self.endpoints.open(ep).is_err() {
+            let how = self.links[index as usize].failed;
+            return Err(how.map_or(MemError::NoSuch, MemError::Peer));
         }
         let packed = PackedKey::parse(bytes).ok_or(MemError::BadKey)?;
         let mut keys = [None; MAX_PATHS];

@@ -10,9 +10,9 @@ use bowline_uct::{
     Caps, EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, Token,
 };
 
+use super::MultiRail;
 use super::memory::OpenKey;
 use super::split::{self, MAX_PATHS, MIN_PART};
-use super::{Event, MultiRail};
 
 /// Bytes asked for at once.
 const CHUNK: u64 = 512 << 10;
@@ -369,9 +369,7 @@ impl MultiRail {
         let token = read.token;
         self.reads.remove(key);
         link.reads -= 1;
-        if token != Token::NONE {
-            self.pending.push_back(Event::Completed(token, result));
-        }
+        self.events.complete(token, result);
         self.report_failure(index);
     }
 }

@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
+use bowline_uct::runtime::NumberTable;
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
+use super::RailStats;
 use super::link::{self, Link, PathState};
 use super::wire::{ACK, Address, DATA, Front, HELLO};
-use super::{NO_LINK, RailStats};
 
 /// What is to be done when the transport has returned.
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(super) enum Note {
     Completed(Token, Result<u64, PeerFailure>),
     Writable(usize, EpId),
     /// The path, the link of the source that failed or nobody, the endpoint.
-    Failed(usize, u32, Option<EpId>, PeerFailure),
+    Failed(usize, Option<u32>, Option<EpId>, PeerFailure),
     /// A peer has greeted; its paths are to be made.
     Greeted(u32),
     /// A link has something to post, or hears of paths that its peer has given up.
@@ -27,7 +28,7 @@ pub(super) enum Note {
 pub(super) struct Relay<'a> {
     pub(super) path: usize,
     pub(super) own: u64,
-    pub(super) sources: &'a mut Vec<u32>,
+    pub(super) sources: &'a mut NumberTable,
     pub(super) links: &'a mut Vec<Link>,
     pub(super) by_uid: &'a mut HashMap<u64, u32>,
     pub(super) notes: &'a mut Vec<Note>,
@@ -44,12 +45,9 @@ impl Relay<'_> {
         if address.uid != arrival.header[0] || address.uid == self.own {
             return None;
         }
-        let at = arrival.source.0 as usize;
-        if at >= self.sources.len() {
-            self.sources.resize(at + 1, NO_LINK);
-        }
-        let (known, bound) = (self.by_uid.get(&address.uid).copied(), self.sources[at]);
-        if bound != NO_LINK && known != Some(bound) {
+        let at = arrival.source.0;
+        let (known, bound) = (self.by_uid.get(&address.uid).copied(), self.sources.get(at));
+        if bound.is_some() && known != bound {
             // One source is one peer, so that no peer makes links without end.
             return None;
         }
@@ -67,7 +65,7 @@ impl Relay<'_> {
         if link.paths[self.path].state == PathState::Down || link.failed.is_some() {
             return Some(());
         }
-        self.sources[at] = index;
+        self.sources.set(at, index);
         self.notes.push(Note::Greeted(index));
         Some(())
     }
@@ -77,7 +75,7 @@ impl Relay<'_> {
         if arrival.id == HELLO {
             return self.hello(arrival);
         }
-        let index = *self.sources.get(arrival.source.0 as usize)?;
+        let index = self.sources.get(arrival.source.0)?;
         let link = self.links.get_mut(index as usize)?;
         if link.failed.is_some() {
             return Some(());
@@ -139,8 +137,7 @@ impl Sink for Relay<'_> {
 
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure) {
         // The number may become another peer's, which greets before the note is read.
-        let bound = source.and_then(|source| self.sources.get_mut(source.0 as usize));
-        let link = bound.map_or(NO_LINK, |link| std::mem::replace(link, NO_LINK));
+        let link = source.and_then(|source| self.sources.clear(source.0));
         self.notes.push(Note::Failed(self.path, link, ep, how));
     }
 }

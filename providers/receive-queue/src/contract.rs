@@ -11,7 +11,7 @@ use bowline_uct::{
 };
 
 use super::address::Address;
-use super::lane::{Event, LaneCore, QueueLane};
+use super::lane::{LaneCore, QueueLane};
 use super::link::Step;
 use super::options::QueueForm;
 use super::pass::is_in_flight;
@@ -98,12 +98,8 @@ unsafe impl Iface for QueueLane {
         // The link stays: what it accepted arrives, and its seat serves again.
         link.open = false;
         link.refused = 0;
-        if std::mem::take(&mut link.asked) {
-            self.core.asked.retain(|&waiting| waiting != ep.0);
-        }
-        self.core
-            .pending
-            .retain(|event| !matches!(event, Event::Failed(None, Some(of), _) if *of == ep));
+        self.core.waiters.cancel(ep);
+        self.core.events.forget(ep);
     }
 
     fn all_sent(&mut self) -> bool {
@@ -281,9 +277,7 @@ unsafe impl Iface for QueueLane {
         {
             self.core.inner.want_writable(below);
         }
-        if !std::mem::replace(&mut link.asked, true) {
-            self.core.asked.push_back(ep.0);
-        }
+        self.core.waiters.ask(ep);
     }
 
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {

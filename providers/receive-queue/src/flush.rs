@@ -2,7 +2,7 @@
 
 use bowline_uct::{PeerFailure, PostError, Posted, Token};
 
-use super::lane::{Event, LaneCore};
+use super::lane::LaneCore;
 use super::link::Link;
 use super::token::Owner;
 
@@ -59,9 +59,8 @@ impl LaneCore {
     fn answer(&mut self, lent: Token, answer: Option<Result<u64, PeerFailure>>) {
         if let Some(result) = answer
             && let Owner::User(token) = self.odd.owner(lent)
-            && token != Token::NONE
         {
-            self.pending.push_back(Event::Completed(token, result));
+            self.events.complete(token, result);
         }
     }
 }

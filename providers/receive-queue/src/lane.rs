@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::drain::Drain;
+use bowline_uct::runtime::{EventQueue, NumberTable, WritableList};
 use bowline_uct::{
     Arrival, EpId, Iface, IfaceAttr, MemHandle, PeerFailure, Sink, Source, Token, Verdict,
 };
@@ -55,13 +56,6 @@ impl Sink for Notes {
     }
 }
 
-/// What the user is to be told.
-#[derive(Debug)]
-pub(super) enum Event {
-    Completed(Token, Result<u64, PeerFailure>),
-    Failed(Option<Source>, Option<EpId>, PeerFailure),
-}
-
 /// An interface that carries active messages by receive queues, over one that has puts, gets and
 /// fetching atomics. What the transport below has beside that is passed through.
 pub struct QueueLane {
@@ -92,12 +86,12 @@ pub(super) struct LaneCore {
     /// The words of links that have made room for others: a read into them may be under way yet.
     pub(super) retired: Vec<RecvBuf>,
     /// Links by the endpoint below.
-    pub(super) by_inner: Vec<Option<u32>>,
+    pub(super) by_inner: NumberTable,
     pub(super) generations: u32,
     /// Links that have something to post.
     pub(super) work: VecDeque<u32>,
-    /// Links whose user waits for room, in the order of asking.
-    pub(super) asked: VecDeque<u32>,
+    /// Links whose user waits for room.
+    pub(super) waiters: WritableList,
 
     /// The link whose route is looked at next.
     pub(super) next_route: usize,
@@ -117,7 +111,7 @@ pub(super) struct LaneCore {
     pub(super) closed: Option<Closed>,
 
     pub(super) notes: Notes,
-    pub(super) pending: VecDeque<Event>,
+    pub(super) events: EventQueue,
     pub(super) odd: Odd,
     pub(super) flush_alls: VecDeque<Token>,
     /// Flushes that wait for messages to leave.
@@ -146,8 +140,8 @@ impl QueueLane {
     /// A round: see the contract.
     pub(super) fn advance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let Self { core, inbox } = self;
-        let mut told = core.tell(sink, budget);
-        if core.pending.len() < NOTES as usize {
+        let mut told = core.events.report(sink, budget);
+        if core.events.len() < NOTES as usize {
             core.look_below(&mut **inbox);
             if budget > told && core.closed.is_none() {
                 told += inbox.receive(core, sink, budget - told);
@@ -161,7 +155,7 @@ impl QueueLane {
                 Some(_) => core.tell_all_ends(),
             }
         }
-        told += core.tell(sink, budget - told);
+        told += core.events.report(sink, budget - told);
         told += core.tell_writable(sink, budget - told);
         told
     }
@@ -181,7 +175,7 @@ impl LaneCore {
             match note {
                 Note::Completed(token, result) => self.below_completed(token, result),
                 Note::Writable(inner) => {
-                    let index = self.by_inner.get(inner.0 as usize).copied().flatten();
+                    let index = self.by_inner.get(inner.0);
                     if let Some(link) = index.and_then(|i| self.links.get_mut(i as usize)) {
                         link.below_full = false;
                         link.asked_below = false;
@@ -197,17 +191,17 @@ impl LaneCore {
 
     fn has_work(&self) -> bool {
         let ready = |link: &Link| link.may_be_told(self.fifo_slots);
-        !self.pending.is_empty()
+        !self.events.is_empty()
             || !self.work.is_empty()
             || self.flush_refused
             || self.flip_answer.is_some()
             || !self.settlement.ending.is_empty()
-            || self.asked.iter().any(|&index| ready(&self.links[index as usize]))
+            || self.waiters.iter().any(|ep| ready(&self.links[ep.0 as usize]))
     }
 
     fn below_completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {
         match self.odd.owner(token) {
-            Owner::User(token) => self.pending.push_back(Event::Completed(token, result)),
+            Owner::User(token) => self.events.complete(token, result),
             Owner::Own { what, link, generation } => {
                 let known = self.links.get(link as usize).is_some_and(|known| {
                     known.generation & (super::token::GENERATIONS - 1) == generation
@@ -234,37 +228,17 @@ impl LaneCore {
         }
     }
 
-    fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut told = 0;
-        while told < budget
-            && let Some(event) = self.pending.pop_front()
-        {
-            match event {
-                Event::Completed(token, result) => sink.completed(token, result),
-                Event::Failed(source, ep, how) => sink.failed(source, ep, how),
-            }
-            told += 1;
-        }
-        told
-    }
-
     /// Tells those that have room, in the order of asking.
     fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut told = 0;
-        for _ in 0..self.asked.len() {
-            let Some(index) = self.asked.pop_front() else { break };
-            let link = &mut self.links[index as usize];
-            let ready = link.may_be_told(self.fifo_slots);
-            if told < budget && ready {
-                link.asked = false;
+        let Self { waiters, links, fifo_slots, .. } = self;
+        waiters.report(sink, budget, |ep| {
+            let link = &mut links[ep.0 as usize];
+            let ready = link.may_be_told(*fifo_slots);
+            if ready {
                 link.refused = 0;
-                sink.writable(EpId(index));
-                told += 1;
-            } else {
-                self.asked.push_back(index);
             }
-        }
-        told
+            ready
+        })
     }
 }
 
@@ -289,7 +263,7 @@ impl Drop for QueueLane {
         let mut gone = core.gone();
         while !core.is_quiet() {
             core.look_below(&mut **inbox);
-            core.pending.clear();
+            core.events.clear();
             let now = core.gone();
             if !drain.goes_on(now != gone) {
                 return;

@@ -182,8 +182,7 @@ pub(super) struct Link {
     pub(super) polite: bool,
     /// Slots of the last message that was refused.
     pub(super) refused: usize,
-    /// Whether the user waits for `writable`, and whether the transport below has to say so, too.
-    pub(super) asked: bool,
+    /// Whether the transport below has refused, and whether it will say that it has room again.
     pub(super) below_full: bool,
     pub(super) asked_below: bool,
     /// Flushes that wait for messages: token, and slots that must have left before.
@@ -222,7 +221,6 @@ impl Link {
             listed: false,
             polite: false,
             refused: 0,
-            asked: false,
             below_full: false,
             asked_below: false,
             flushes: VecDeque::new(),

@@ -6,6 +6,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::scmp::{max_message_bytes, slots_for};
 use bowline_base::sync::LINE;
 use bowline_base::words::ViewWords;
+use bowline_uct::runtime::{EventQueue, NumberTable, WritableList};
 use bowline_uct::{AtomicOps, Caps, Iface, IfaceAttr, OpLimits, OpenError};
 
 use super::address::{self, Address, Introduction};
@@ -106,10 +107,10 @@ impl QueueLane {
             put_short,
             links: Vec::new(),
             retired: Vec::new(),
-            by_inner: Vec::new(),
+            by_inner: NumberTable::default(),
             generations: 0,
             work: VecDeque::new(),
-            asked: VecDeque::new(),
+            waiters: WritableList::default(),
             next_route: 0,
             own_link: None,
             flipping: false,
@@ -121,7 +122,7 @@ impl QueueLane {
             settlement: Settlement::default(),
             closed: None,
             notes: Notes::default(),
-            pending: VecDeque::new(),
+            events: EventQueue::default(),
             odd: Odd::default(),
             flush_alls: VecDeque::new(),
             flushing: 0,

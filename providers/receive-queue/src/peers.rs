@@ -1,10 +1,10 @@
 //! The links of a lane: how they are made, and how they end.
 
-use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source, Token};
+use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source};
 
 use super::address::{self, Address};
 use super::inbox::Inbox;
-use super::lane::{Event, LaneCore};
+use super::lane::LaneCore;
 use super::link::{Link, Seat, Step};
 
 impl LaneCore {
@@ -72,7 +72,7 @@ impl LaneCore {
             link.introduced = self.links[place].introduced;
             self.replace_link(place, link);
         }
-        self.note_inner(inner, place as u32);
+        self.by_inner.set(inner.0, place as u32);
         Ok(place as u32)
     }
 
@@ -103,9 +103,7 @@ impl LaneCore {
 
     fn forget_inner(&mut self, inner: EpId) {
         self.inner.disconnect(inner);
-        if let Some(place) = self.by_inner.get_mut(inner.0 as usize) {
-            *place = None;
-        }
+        self.by_inner.clear(inner.0);
     }
 
     /// Ends a link from here: its peer does what no correct peer does, or refuses.
@@ -163,13 +161,9 @@ impl LaneCore {
         }
         while let Some((token, _)) = link.flushes.pop_front() {
             self.flushing -= 1;
-            if token != Token::NONE {
-                self.pending.push_back(Event::Completed(token, Err(how)));
-            }
+            self.events.complete(token, Err(how));
         }
-        if std::mem::take(&mut link.asked) {
-            self.asked.retain(|&waiting| waiting != index);
-        }
+        self.waiters.cancel(EpId(index));
     }
 
     /// Tells of a link's failure, once.
@@ -182,7 +176,7 @@ impl LaneCore {
         let source = link.introduced.then_some(Source(index));
         let ep = link.open.then_some(EpId(index));
         if source.is_some() || ep.is_some() {
-            self.pending.push_back(Event::Failed(source, ep, how));
+            self.events.fail(source, ep, how);
         }
     }
 
@@ -197,7 +191,7 @@ impl LaneCore {
     ) {
         // It may have introduced itself right before.
         self.read_introductions(inbox);
-        let by_ep = ep.and_then(|ep| self.by_inner.get(ep.0 as usize).copied().flatten());
+        let by_ep = ep.and_then(|ep| self.by_inner.get(ep.0));
         let index = by_ep.or_else(|| {
             let source = source?;
             let of = |link: &Link| {
@@ -243,7 +237,7 @@ impl LaneCore {
             Ok(inner) => {
                 self.links[index as usize].rkey = self.inner.rkey_unpack(inner, &theirs.key).ok();
                 self.links[index as usize].inner = Some(inner);
-                self.note_inner(inner, index);
+                self.by_inner.set(inner.0, index);
             }
             Err(error) => {
                 tracing::debug!(%error, "a peer that was left has ended");
@@ -251,15 +245,6 @@ impl LaneCore {
                 self.wait_for_the_last(index, generation);
             }
         }
-    }
-
-    /// Events of the endpoint `inner` are of this link.
-    fn note_inner(&mut self, inner: EpId, link: u32) {
-        let below = inner.0 as usize;
-        if self.by_inner.len() <= below {
-            self.by_inner.resize(below + 1, None);
-        }
-        self.by_inner[below] = Some(link);
     }
 }
 

@@ -118,7 +118,6 @@ impl ShmIface {
             by_queue: 0,
             refused_len: 0,
             refused_at: None,
-            wanted: false,
             queue,
             intent,
             source,
@@ -156,6 +155,8 @@ impl ShmIface {
             None => {
                 self.eps.push(endpoint);
                 self.process_rkeys.push(None);
+                // So that nothing is allocated where room is asked for.
+                self.wants.reserve(self.eps.len());
                 self.eps.len() as u32 - 1
             }
         };

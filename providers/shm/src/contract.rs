@@ -111,7 +111,7 @@ unsafe impl Iface for ShmIface {
     fn disconnect(&mut self, ep: EpId) {
         if let Some(e) = self.eps.get_mut(ep.0 as usize) {
             e.rest();
-            self.wants.retain(|wanting| *wanting != ep);
+            self.wants.cancel(ep);
             if !self.eps[ep.0 as usize].lives() {
                 self.over = true;
                 self.due();

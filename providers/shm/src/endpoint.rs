@@ -116,8 +116,6 @@ pub(crate) struct Endpoint {
     /// that refused it.
     pub(crate) refused_len: usize,
     pub(crate) refused_at: Option<u32>,
-    /// Whether somebody waits for `Sink::writable`.
-    pub(crate) wanted: bool,
     pub(crate) queue: seq::Producer<DirectWords>,
     pub(crate) intent: Intent,
     /// Our number at the peer.
@@ -197,7 +195,6 @@ impl Endpoint {
             Condition::Failed(how) | Condition::Over(how) => Condition::Over(how),
             Condition::Vacant => Condition::Vacant,
         };
-        self.wanted = false;
     }
 
     /// Opens a dormant endpoint again.

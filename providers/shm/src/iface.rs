@@ -11,6 +11,7 @@ use bowline_base::job::{JobError, JobMemory, RankState};
 use bowline_base::slab::Slab;
 use bowline_base::sync::atomic::{AtomicU32, Ordering, fence};
 use bowline_base::{ring, scmp};
+use bowline_uct::runtime::WritableList;
 use bowline_uct::{
     AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, RkeyId, Token,
 };
@@ -82,8 +83,7 @@ pub struct ShmIface {
     pub(crate) staging: Box<[u8]>,
     /// Completions for the next `progress`.
     pub(crate) deferred: VecDeque<(Token, Result<u64, PeerFailure>)>,
-    /// Who asked for `writable`, in the order of asking.
-    pub(crate) wants: VecDeque<EpId>,
+    pub(crate) wants: WritableList,
     pub(crate) news: VecDeque<News>,
     /// Peers that are gone, whose last messages are being read.
     pub(crate) graves: Vec<Grave>,
@@ -192,7 +192,7 @@ impl ShmIface {
             staging: vec![0; parameters.max_bcopy as usize + 2 * scmp::MORE_BYTES].into(),
             options,
             deferred: VecDeque::with_capacity(16),
-            wants: VecDeque::with_capacity(64),
+            wants: WritableList::default(),
             news: VecDeque::new(),
             graves: Vec::new(),
             gone: vec![Presence::There; sources as usize],

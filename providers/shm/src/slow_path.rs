@@ -326,7 +326,6 @@ impl ShmIface {
             by_queue: 0,
             refused_len: 0,
             refused_at: None,
-            wanted: false,
             queue,
             intent,
             source: local,

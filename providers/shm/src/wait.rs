@@ -25,32 +25,24 @@ const NAP: Duration = Duration::from_millis(1);
 
 impl ShmIface {
     pub(crate) fn want(&mut self, ep: EpId) {
-        let Some(e) = self.eps.get_mut(ep.0 as usize) else { return };
-        if !e.wanted {
-            e.wanted = true;
-            self.wants.push_back(ep);
+        if (ep.0 as usize) < self.eps.len() {
+            self.wants.ask(ep);
         }
         self.due();
     }
 
     /// Tells those who asked and have room now, in the order of asking.
     pub(crate) fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut given = 0;
-        for _ in 0..self.wants.len() {
-            let Some(ep) = self.wants.pop_front() else { break };
-            let e = &mut self.eps[ep.0 as usize];
-            if given < budget && e.has_room() {
-                e.wanted = false;
+        let Self { wants, eps, .. } = self;
+        wants.report(sink, budget, |ep| {
+            let e = &mut eps[ep.0 as usize];
+            let ready = e.has_room();
+            if ready {
                 e.refused_at = None;
                 e.refused_len = 0;
-                sink.writable(ep);
-                given += 1;
-            } else {
-                // Those who stay keep their order: each goes round once.
-                self.wants.push_back(ep);
             }
-        }
-        given
+            ready
+        })
     }
 
     /// Somebody sleeps until this rank has made room: rings those who wait for it.
@@ -148,7 +140,7 @@ impl ShmIface {
         }
         self.waits_for_space = true;
         let mut on = 0;
-        for ep in &self.wants {
+        for ep in self.wants.iter() {
             let e = &self.eps[ep.0 as usize];
             match e.seat {
                 Seat::Member => {
@@ -168,7 +160,7 @@ impl ShmIface {
         }
         // Relaxed: published by `space_wanted` below.
         self.control().waiting_on.store(on, Ordering::Relaxed);
-        for ep in &self.wants {
+        for ep in self.wants.iter() {
             if let Some(wanted) = self.eps[ep.0 as usize].space_wanted() {
                 space::ask(wanted);
             }

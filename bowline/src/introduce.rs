@@ -16,7 +16,9 @@ use bowline_base::config::Config;
 use bowline_base::doorbell::WakeSet;
 use bowline_tcp::{ConnectError, ConnectId, MAX_PRIVATE, RequestId, TcpIface, TcpOptions};
 use bowline_ucp::{Answer, DialId, IncomingId, Introducer, ListenerId, News};
-use bowline_uct::{Armed, Arrival, EpId, Iface as _, PeerFailure, Sink, Source, Token, Verdict};
+use bowline_uct::{
+    Armed, Arrival, EpId, Iface as _, PeerFailure, Sink, Source, Token, Verdict, Wakeup as _,
+};
 
 /// See the module's text.
 #[derive(Debug)]

@@ -11,8 +11,9 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, Arrival, AtomicOp, AtomicOps, AtomicWidth, Caps, Desc, EpId, Iface,
-    IfaceAttr, Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError,
-    PeerFailure, PostError, Posted, RemoteSlice, RkeyId, Sink, Source, Token, Unreachable,
+    IfaceAttr, KeptArrivals, Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain,
+    OneSided, OpLimits, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe,
+    Sink, Source, TagOffload, Token, Unreachable, Wakeup, lacks,
 };
 
 /// Name and only device of the transport.
@@ -118,24 +119,32 @@ impl ScriptLane {
 }
 
 impl MemoryDomain for ScriptLane {
+    lacks! { mem_expose mem_lend puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         MdAttr { rkey_bytes: 8, ..MdAttr::default() }
     }
+
     fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("allocate"))
     }
+
     fn mem_register(&mut self, _: RecvBuf) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("register"))
     }
+
     fn mem_view(&self, _: MemHandle) -> Option<View<'_>> {
         None
     }
+
     fn mem_release(&mut self, _: MemHandle) -> Result<Option<RecvBuf>, MemError> {
         Err(MemError::NoSuch)
     }
+
     fn rkey_pack(&self, _: MemHandle) -> Result<Vec<u8>, MemError> {
         Err(MemError::NoSuch)
     }
+
     fn rkey_unpack(&mut self, _: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
         if packed.len() > 8 {
             return Err(MemError::BadKey);
@@ -144,10 +153,13 @@ impl MemoryDomain for ScriptLane {
         wire.keys += 1;
         Ok(RkeyId(Key::from_wire(u64::from(wire.keys))))
     }
+
     fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
         None
     }
+
     fn rkey_release(&mut self, _: RkeyId) {}
+
     fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
         None
     }
@@ -156,21 +168,27 @@ impl MemoryDomain for ScriptLane {
 #[allow(unsafe_code)]
 // SAFETY: nothing here touches slices after the call that posts.
 unsafe impl Iface for ScriptLane {
+    lacks! { explain am_zcopy }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
+
     fn address(&self) -> Vec<u8> {
         vec![0]
     }
+
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
         if address.len() == 1 { Ok(()) } else { Err(Unreachable::because("not of this wire")) }
     }
+
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         self.reachable(address)?;
         let mut wire = self.wire();
         wire.endpoints += 1;
         Ok(EpId(wire.endpoints - 1))
     }
+
     fn source_of(&self, address: &[u8]) -> Option<Source> {
         // The peer with the address [n] sends as source n.
         match address {
@@ -178,7 +196,9 @@ unsafe impl Iface for ScriptLane {
             _ => None,
         }
     }
+
     fn disconnect(&mut self, _: EpId) {}
+
     fn am_short(
         &mut self,
         _: EpId,
@@ -191,6 +211,7 @@ unsafe impl Iface for ScriptLane {
         }
         self.wire().post(header, payload)
     }
+
     fn am_bcopy(
         &mut self,
         _: EpId,
@@ -210,46 +231,23 @@ unsafe impl Iface for ScriptLane {
         self.wire().post(header, &payload[..packed])?;
         Ok(packed)
     }
-    fn get_zcopy(
-        &mut self,
-        _: EpId,
-        _: &[LocalSlice],
-        _: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.wire().fly(token)
-    }
-    fn atomic_post(
-        &mut self,
-        _: EpId,
-        _: AtomicOp,
-        _: AtomicWidth,
-        _: RemoteSlice,
-    ) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-    fn atomic_fetch(
-        &mut self,
-        _: EpId,
-        _: AtomicOp,
-        _: AtomicWidth,
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Option<u64>, PostError> {
-        Err(PostError::Unsupported)
-    }
+
     fn flush(&mut self, _: EpId, _: Token) -> Result<Posted, PostError> {
         Ok(Posted::Done)
     }
+
     fn flush_all(&mut self, _: Token) -> Result<Posted, PostError> {
         Ok(Posted::Done)
     }
+
     fn fence(&mut self) -> Result<(), PostError> {
         Ok(())
     }
+
     fn want_writable(&mut self, ep: EpId) {
         self.wire().want_writable.push_back(ep);
     }
+
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut count = 0;
         while count < budget {
@@ -282,22 +280,81 @@ unsafe impl Iface for ScriptLane {
         }
         count
     }
-    fn release(&mut self, _: Desc) {}
-    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
-        None
-    }
+
     fn check(&mut self, _: EpId) -> Result<(), PostError> {
         Ok(())
     }
+
+    fn invalidate(&mut self, _: EpId) {}
+
+    fn all_sent(&mut self) -> bool {
+        true
+    }
+}
+
+impl OneSided for ScriptLane {
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy }
+
+    fn get_zcopy(
+        &mut self,
+        _: EpId,
+        _: &[LocalSlice],
+        _: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.wire().fly(token)
+    }
+
+    fn atomic_post(
+        &mut self,
+        _: EpId,
+        _: AtomicOp,
+        _: AtomicWidth,
+        _: RemoteSlice,
+    ) -> Result<(), PostError> {
+        Err(PostError::Unsupported)
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        _: EpId,
+        _: AtomicOp,
+        _: AtomicWidth,
+        _: RemoteSlice,
+        _: Token,
+    ) -> Result<Option<u64>, PostError> {
+        Err(PostError::Unsupported)
+    }
+}
+
+impl Wakeup for ScriptLane {
     fn doorbell(&self) -> Option<&Doorbell> {
         None
     }
+
     fn arm(&mut self, _: bool) -> Armed {
         Armed::Busy
     }
+
     fn disarm(&mut self) {}
+
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         Err(OpenError::Unreachable(Unreachable::because("a script has no descriptor")))
     }
-    fn invalidate(&mut self, _: EpId) {}
+}
+
+impl KeptArrivals for ScriptLane {
+    fn release(&mut self, _: Desc) {}
+
+    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
+        None
+    }
+}
+
+impl TagOffload for ScriptLane {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for ScriptLane {
+    lacks! { turn }
 }

@@ -3,7 +3,9 @@
 //! A provider implements [`Iface`]: numbered endpoints, operations in three flavours (*short*:
 //! copied in the call; *bcopy*: packed by the caller into the transport's buffer; *zcopy*: sent
 //! from where it lies, completed by a token), and one `progress` that pushes what happened into a
-//! [`Sink`]. The contract holds no policy: which lane, which protocol and what to do about an
+//! [`Sink`]. What a transport has beside messages is a trait of its own, for instance [`OneSided`]; what
+//! it lacks of these it says by [`lacks!`]. The module [`runtime`] has parts of which an implementation is
+//! built. The contract holds no policy: which lane, which protocol and what to do about an
 //! error is decided above, in ucp.
 //!
 //! **Thread safety.** An interface belongs to one thread at a time (`&mut self`, `Send`).
@@ -19,27 +21,42 @@ mod caps;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+mod forward;
+mod ids;
 mod iface;
+mod kept;
 mod md;
+mod one_sided;
 pub mod runtime;
 mod sink;
 mod slice;
 mod tag;
 mod turn;
+mod wakeup;
+
+/// Types of base that the contract speaks of.
+#[doc(no_inline)]
+pub use bowline_base::{buffer::RecvBuf, doorbell::Doorbell, view::View};
 
 pub use addr::{AddrReader, AddrWriter, Truncated};
 pub use atomic::{AtomicOp, AtomicWidth};
 pub use auth::{MAC_BYTES, Secret};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 pub use error::{OpenError, PeerFailure, PostError, Unreachable};
-pub use iface::{Armed, EpId, Iface, Posted, RemoteSlice, Source, Token};
-pub use md::{MdAttr, MemError, MemHandle, MemoryDomain, RkeyId, WHOLE_PROCESS};
+#[doc(hidden)]
+pub use forward::Lacking;
+pub use ids::{EpId, MemHandle, Posted, RemoteSlice, RkeyId, Source, Token};
+pub use iface::Iface;
+pub use kept::KeptArrivals;
+pub use md::{MdAttr, MemError, MemoryDomain, WHOLE_PROCESS};
+pub use one_sided::OneSided;
 pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
 pub use slice::LocalSlice;
-/// What [`Iface::event_fd`] lends.
+/// What [`Wakeup::event_fd`] lends.
 pub use std::os::fd::BorrowedFd;
-pub use tag::{CUT, TagMatch, WITHDRAWN};
-pub use turn::TurnSink;
+pub use tag::{CUT, TagMatch, TagOffload, WITHDRAWN};
+pub use turn::{SignalSafe, TurnSink};
+pub use wakeup::{Armed, Wakeup};
 
 /// The fixed header that every active message carries in front of its payload: three words
 /// whose meaning is the business of the layer above.

@@ -1,21 +1,12 @@
 //! Memory domains: memory that peers may reach, and the keys that open it.
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::slab::Key;
 use bowline_base::view::View;
 use thiserror::Error;
 
 use crate::error::PeerFailure;
-use crate::iface::EpId;
+use crate::ids::{EpId, MemHandle, RkeyId};
 use crate::slice::LocalSlice;
-
-/// A piece of local memory that peers may reach: allocated or registered here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MemHandle(pub Key);
-
-/// An unpacked key of a peer's memory, valid on the interface that unpacked it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RkeyId(pub Key);
 
 /// The packed key of all memory of the peer's process, the same for every peer, as far as the system opens
 /// that memory to this one; of a peer that is a thread, it opens what the peer has registered, exposed or
@@ -63,8 +54,8 @@ pub enum MemError {
     Peer(#[from] PeerFailure),
 }
 
-/// Allocation, registration and keys. Part of every interface; a transport without one-sided
-/// operations answers [`MemError::Unsupported`].
+/// Allocation, registration and keys. A transport without one-sided operations answers
+/// [`MemError::Unsupported`].
 pub trait MemoryDomain {
     /// What the domain can do.
     fn md_attr(&self) -> MdAttr;
@@ -87,20 +78,14 @@ pub trait MemoryDomain {
     ///
     /// # Errors
     /// When the system refuses or the domain cannot ([`Caps::EXPOSE`](crate::Caps::EXPOSE)).
-    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        let _ = bytes;
-        Err(MemError::Unsupported("lend memory to the reads of peers"))
-    }
+    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError>;
 
     /// Lends `bytes` to the puts and gets of peers until `mem_release`. The caller keeps them
     /// writable until then, and neither reads nor writes them while a peer may put.
     ///
     /// # Errors
     /// When the system refuses or the domain cannot ([`Caps::LEND`](crate::Caps::LEND)).
-    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        let _ = bytes;
-        Err(MemError::Unsupported("lend memory to the writes of peers"))
-    }
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError>;
 
     /// The bytes of a handle. They may change under the reader.
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>>;
@@ -120,10 +105,7 @@ pub trait MemoryDomain {
 
     /// Whether puts by this key end with their last word: whoever finds the last 8 aligned bytes of
     /// a put of at least 16 changed, by a load with Acquire, finds all of its bytes.
-    fn puts_end_last(&self, rkey: RkeyId) -> bool {
-        let _ = rkey;
-        false
-    }
+    fn puts_end_last(&self, rkey: RkeyId) -> bool;
 
     /// Closes a key.
     fn rkey_release(&mut self, rkey: RkeyId);

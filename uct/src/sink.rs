@@ -10,7 +10,7 @@ use bowline_base::view::View;
 
 use crate::AmHeader;
 use crate::error::PeerFailure;
-use crate::iface::{EpId, Source, Token};
+use crate::ids::{EpId, Source, Token};
 
 /// Which handler an active message is for; 32 of them.
 ///
@@ -63,7 +63,7 @@ pub struct Arrival<'a> {
     /// The payload; it may change under us and is valid during the call only.
     pub payload: View<'a>,
     /// Names the transport's buffer if the receiver may keep it: answer [`Verdict::Keep`] and
-    /// give it back with [`Iface::release`](crate::Iface::release). `None`: copy or drop.
+    /// give it back with [`KeptArrivals::release`](crate::KeptArrivals::release). `None`: copy or drop.
     pub desc: Option<Desc>,
 }
 

@@ -1,12 +1,12 @@
 //! Progress from beside the thread that an interface belongs to: in a signal handler that has
-//! interrupted it. See [`Iface::turn`](crate::Iface::turn).
+//! interrupted it. See [`SignalSafe::turn`](SignalSafe::turn).
 //!
 //! A turn may do much less than `progress`: what it interrupted may be the allocator, a lock's owner
 //! or the formatting of a log line. So the layer above is *offered* each message, and what it cannot
 //! take without one of these stays where it is, for the next call of `progress`.
 
 use crate::error::PeerFailure;
-use crate::iface::Token;
+use crate::ids::Token;
 use crate::sink::Arrival;
 
 /// The layer above, as a transport sees it in a turn. What it does not take is offered again, by the
@@ -18,4 +18,15 @@ pub trait TurnSink {
 
     /// The operation posted with `token` is complete; whether the layer above has taken note.
     fn offer_completion(&mut self, token: Token, result: Result<u64, PeerFailure>) -> bool;
+}
+
+/// Progress in a signal handler; with [`Caps::TURN`](crate::Caps::TURN).
+pub trait SignalSafe {
+    /// Progress in a signal handler that has interrupted the interface's thread outside of all its
+    /// methods, as far as that goes without allocating or freeing, without a lock, and without a line
+    /// in a log: hands out messages that the sink takes and completions, at most `budget`; returns how
+    /// many. Everything else is left to `progress`. Between turns, within the same handler,
+    /// `am_short`, `get_zcopy`, `mem_view` and `want_writable` keep to the same rule on endpoints
+    /// that work. With [`Caps::TURN`](crate::Caps::TURN).
+    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32;
 }

@@ -7,9 +7,10 @@ use bowline_base::doorbell::{Doorbell, WakeSet, WakeSource};
 use bowline_base::drain::Drain;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
-    MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted,
-    RemoteSlice, RkeyId, Sink, Source, Token, Unreachable, Verdict,
+    AmHeader, AmId, Armed, Arrival, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
+    LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PeerFailure,
+    PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source, TagOffload, Token,
+    Unreachable, Verdict, Wakeup, lacks,
 };
 
 use super::MultiRail;
@@ -130,37 +131,49 @@ impl MultiRail {
 }
 
 impl MemoryDomain for MultiRail {
+    lacks! { mem_lend puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         self.md()
     }
+
     fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("allocate memory that all paths reach"))
     }
+
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
         self.keep(memory)
     }
+
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
         self.lend(bytes, None)
     }
+
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
         let (at, inner) = self.memory_at(handle)?;
         self.paths[at].iface.mem_view(inner)
     }
+
     fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
         self.release_memory(handle)
     }
+
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
         self.pack_key(handle)
     }
+
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
         self.open_key(ep, packed)
     }
+
     fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
         None
     }
+
     fn rkey_release(&mut self, rkey: RkeyId) {
         self.close_key(rkey);
     }
+
     fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
         None
     }
@@ -169,6 +182,8 @@ impl MemoryDomain for MultiRail {
 // SAFETY: a slice goes to the networks below in parts, and its completion is reported when all parts have
 // theirs; the networks are dropped with this.
 unsafe impl Iface for MultiRail {
+    lacks! { am_zcopy }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -291,16 +306,6 @@ unsafe impl Iface for MultiRail {
         Ok(len)
     }
 
-    fn get_zcopy(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.begin_read(ep, to, from, token)
-    }
-
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         let index = self.open_link(ep)?;
         self.begin_flush(std::iter::once(index), token)
@@ -346,12 +351,6 @@ unsafe impl Iface for MultiRail {
         events
     }
 
-    fn release(&mut self, _: Desc) {}
-
-    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
-        None
-    }
-
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         let index = self.open_link(ep)?;
         if !self.attr.caps.contains(Caps::EP_CHECK) {
@@ -366,6 +365,28 @@ unsafe impl Iface for MultiRail {
         self.open_link(ep).map(drop)
     }
 
+    fn invalidate(&mut self, ep: EpId) {
+        if let Ok(index) = self.open_link(ep) {
+            self.fail_link(index, PeerFailure::Died);
+        }
+    }
+}
+
+impl OneSided for MultiRail {
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy atomic_post atomic_fetch }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.begin_read(ep, to, from, token)
+    }
+}
+
+impl Wakeup for MultiRail {
     fn doorbell(&self) -> Option<&Doorbell> {
         None
     }
@@ -401,12 +422,22 @@ unsafe impl Iface for MultiRail {
         }
         Ok(self.wake.as_ref().expect("made in the lines above").event_fd())
     }
+}
 
-    fn invalidate(&mut self, ep: EpId) {
-        if let Ok(index) = self.open_link(ep) {
-            self.fail_link(index, PeerFailure::Died);
-        }
+impl KeptArrivals for MultiRail {
+    fn release(&mut self, _: Desc) {}
+
+    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
+        None
     }
+}
+
+impl TagOffload for MultiRail {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for MultiRail {
+    lacks! { turn }
 }
 
 /// Takes nothing in.

@@ -4,8 +4,8 @@ use bowline_base::buffer::RecvBuf;
 use bowline_multirail::MultiRail;
 use bowline_sim::{Network, NetworkOptions};
 use bowline_uct::{
-    Arrival, EpId, Iface, LocalSlice, MemoryDomain as _, PeerFailure, Posted, RemoteSlice, Sink,
-    Source, Token, Verdict,
+    Arrival, EpId, Iface, LocalSlice, MemoryDomain as _, OneSided, PeerFailure, Posted,
+    RemoteSlice, Sink, Source, Token, Verdict,
 };
 
 use super::{advance, options, pattern, rails};

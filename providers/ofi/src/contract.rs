@@ -1,14 +1,11 @@
 //! The contract's methods, each a line or two in front of the part that does the work.
 
-use std::os::fd::BorrowedFd;
-
 use bowline_base::buffer::RecvBuf;
-use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpLimits, OpenError, PeerFailure, PostError, Posted,
-    RemoteSlice, RkeyId, Sink, Source, TagMatch, Token, Unreachable,
+    AmHeader, AmId, EpId, Iface, IfaceAttr, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain,
+    OpenError, PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink, Source, Token,
+    Unreachable, lacks,
 };
 
 use crate::addr::Address;
@@ -16,6 +13,8 @@ use crate::iface::OfiIface;
 use crate::md::{Memories, Rkey};
 
 impl MemoryDomain for OfiIface {
+    lacks! { puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         Memories::attr()
     }
@@ -77,6 +76,8 @@ impl MemoryDomain for OfiIface {
 // SAFETY: completions are those of libfabric, or come behind the end of the endpoint that could still write
 // (`failure/release.rs`); endpoints are closed before the memory is given back.
 unsafe impl Iface for OfiIface {
+    lacks! { explain }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -147,89 +148,6 @@ unsafe impl Iface for OfiIface {
         self.send_lent(ep, id, header, payload, token)
     }
 
-    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        let mut pack = |room: View<'_>| room.copy_in(bytes);
-        self.put_packed(ep, bytes.len(), &mut pack, to).map(|_| ())
-    }
-
-    fn put_bcopy(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.put_packed(ep, max_len, pack, to)
-    }
-
-    fn put_zcopy(
-        &mut self,
-        ep: EpId,
-        from: &[LocalSlice],
-        to: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.access_pieces(true, ep, from, to, token)
-    }
-
-    fn get_zcopy(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.access_pieces(false, ep, to, from, token)
-    }
-
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at, None)
-    }
-
-    fn atomic_fetch(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-        token: Token,
-    ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at, Some(token)).map(|()| None)
-    }
-
-    fn tag_send(
-        &mut self,
-        ep: EpId,
-        tag: u64,
-        payload: &[LocalSlice],
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.send_tagged(ep, tag, payload, token)
-    }
-
-    fn tag_recv(
-        &mut self,
-        which: TagMatch,
-        room: &[LocalSlice],
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.receive_tagged(which, room, token)
-    }
-
-    fn tag_cancel(&mut self, token: Token) -> Result<(), PostError> {
-        self.withdraw(token)
-    }
-
-    fn tag_limits(&self) -> OpLimits {
-        self.tagged_limits()
-    }
-
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         self.flush_endpoint(ep, token)
     }
@@ -254,38 +172,18 @@ unsafe impl Iface for OfiIface {
         if budget == 0 {
             return 0;
         }
-        self.turn(sink, budget)
-    }
-
-    fn release(&mut self, desc: Desc) {
-        self.give_back(desc);
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.kept_view(desc)
+        self.advance(sink, budget)
     }
 
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         self.ask_life(ep)
     }
 
-    fn doorbell(&self) -> Option<&Doorbell> {
-        None
-    }
-
-    fn arm(&mut self, descriptor: bool) -> Armed {
-        if descriptor { self.arm_descriptor() } else { Armed::Busy }
-    }
-
-    fn disarm(&mut self) {
-        self.awake();
-    }
-
-    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        self.sleep_fd()
-    }
-
     fn invalidate(&mut self, ep: EpId) {
         self.invalidate_endpoint(ep);
     }
+}
+
+impl SignalSafe for OfiIface {
+    lacks! { turn }
 }

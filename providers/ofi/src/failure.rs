@@ -433,7 +433,7 @@ impl OfiIface {
         }
         let end = Instant::now() + LINGER;
         while self.has_unfinished() && Instant::now() < end {
-            self.turn(&mut Nobody, 64);
+            self.advance(&mut Nobody, 64);
         }
     }
 

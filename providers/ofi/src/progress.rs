@@ -20,7 +20,7 @@ const FAR_TURNS: u32 = 1024;
 
 impl OfiIface {
     #[inline]
-    pub(crate) fn turn(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    pub(crate) fn advance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         if !self.events.is_empty() {
             events += self.events.report(sink, budget);

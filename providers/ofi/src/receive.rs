@@ -9,7 +9,8 @@
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AM_HEADER_BYTES, AmId, Arrival, Desc, OpenError, PeerFailure, Sink, Source, Verdict,
+    AM_HEADER_BYTES, AmId, Arrival, Desc, KeptArrivals, OpenError, PeerFailure, Sink, Source,
+    Verdict,
 };
 
 use crate::addr::Address;
@@ -155,19 +156,6 @@ impl OfiIface {
         (slot.kept && slot.generation == generation && generation != 0).then_some(buffer)
     }
 
-    pub(crate) fn kept_view(&self, desc: Desc) -> Option<View<'_>> {
-        let buffer = self.kept_buffer(desc)?;
-        self.rx.view(buffer).slice(ACTIVE, self.slots[buffer as usize].len as usize)
-    }
-
-    pub(crate) fn give_back(&mut self, desc: Desc) {
-        if let Some(buffer) = self.kept_buffer(desc) {
-            self.slots[buffer as usize].kept = false;
-            self.kept -= 1;
-            self.idle_rx.push(buffer);
-        }
-    }
-
     /// A message from nobody that we know, or that is none.
     #[cold]
     fn stranger(&mut self, buffer: u32) -> u32 {
@@ -299,5 +287,20 @@ impl OfiIface {
             }
             _ => false,
         }
+    }
+}
+
+impl KeptArrivals for OfiIface {
+    fn release(&mut self, desc: Desc) {
+        if let Some(buffer) = self.kept_buffer(desc) {
+            self.slots[buffer as usize].kept = false;
+            self.kept -= 1;
+            self.idle_rx.push(buffer);
+        }
+    }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        let buffer = self.kept_buffer(desc)?;
+        self.rx.view(buffer).slice(ACTIVE, self.slots[buffer as usize].len as usize)
     }
 }

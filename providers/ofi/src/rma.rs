@@ -6,7 +6,9 @@
 
 use bowline_base::view::View;
 use bowline_uct::runtime::CompletionOf;
-use bowline_uct::{EpId, LocalSlice, PostError, Posted, RemoteSlice, Token};
+use bowline_uct::{
+    AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted, RemoteSlice, Token, lacks,
+};
 
 use crate::iface::OfiIface;
 use crate::net::{MAX_PIECES, Piece, Refused, Remote};
@@ -46,66 +48,6 @@ impl OfiIface {
         match refused {
             Refused::Again => self.refuse(),
             Refused::Failed(error) => self.post_failed(index, error),
-        }
-    }
-
-    /// Writes at most `max_len` bytes that `pack` provides, from a send buffer.
-    pub(crate) fn put_packed(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        let index = self.open_peer(ep)?;
-        if max_len > self.attr.limits.put.max_bcopy {
-            return Err(PostError::TooLong);
-        }
-        let mut remote = self.remote(index, to, max_len)?;
-        if self.must_wait(index) || self.puts_refused(index) {
-            return Err(self.refuse());
-        }
-        let Some(buffer) = self.tx.take() else {
-            return Err(self.refuse());
-        };
-        let room = self.tx.view(buffer).slice(0, max_len).expect("the limit was checked");
-        let len = pack(room);
-        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
-        if len == 0 {
-            self.tx.give(buffer);
-            return Ok(0);
-        }
-        let piece = self.tx.piece(buffer, 0, len);
-        remote.place = self.peers[index as usize].place;
-        let epoch = self.peers[index as usize].flushes.begin();
-        let work = Work::Put { buffer: Some(buffer), token: Token::NONE, epoch };
-        let op = self.ops.insert(index, work, None);
-        // SAFETY: the buffer belongs to the operation until its completion gives it back; the pool
-        // outlives the endpoint.
-        let posted = unsafe { self.net.access(true, remote, &[piece], context_of(op)) };
-        match self.posted(op, posted) {
-            Ok(()) => {
-                self.counters.puts += 1;
-                Ok(len)
-            }
-            // It was packed, and must not be packed again: it goes out when there is room.
-            Err(Refused::Again) => {
-                self.counters.delayed += 1;
-                self.late_puts.push_back(crate::iface::LatePut {
-                    index,
-                    buffer,
-                    len,
-                    remote,
-                    epoch,
-                });
-                self.peers[index as usize].under_way += 1;
-                Ok(len)
-            }
-            Err(Refused::Failed(error)) => {
-                self.tx.give(buffer);
-                self.peers[index as usize].flushes.end(epoch);
-                Err(self.post_failed(index, error))
-            }
         }
     }
 
@@ -230,5 +172,115 @@ impl OfiIface {
             peer.flushes.wait(self.events.add_part(group));
         }
         self.events.close_group(group)
+    }
+}
+
+impl OneSided for OfiIface {
+    lacks! { put_notify get_bcopy }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        let mut pack = |room: View<'_>| room.copy_in(bytes);
+        self.put_bcopy(ep, bytes.len(), &mut pack, to).map(|_| ())
+    }
+
+    /// Writes at most `max_len` bytes that `pack` provides, from a send buffer.
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        let index = self.open_peer(ep)?;
+        if max_len > self.attr.limits.put.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        let mut remote = self.remote(index, to, max_len)?;
+        if self.must_wait(index) || self.puts_refused(index) {
+            return Err(self.refuse());
+        }
+        let Some(buffer) = self.tx.take() else {
+            return Err(self.refuse());
+        };
+        let room = self.tx.view(buffer).slice(0, max_len).expect("the limit was checked");
+        let len = pack(room);
+        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        if len == 0 {
+            self.tx.give(buffer);
+            return Ok(0);
+        }
+        let piece = self.tx.piece(buffer, 0, len);
+        remote.place = self.peers[index as usize].place;
+        let epoch = self.peers[index as usize].flushes.begin();
+        let work = Work::Put { buffer: Some(buffer), token: Token::NONE, epoch };
+        let op = self.ops.insert(index, work, None);
+        // SAFETY: the buffer belongs to the operation until its completion gives it back; the pool
+        // outlives the endpoint.
+        let posted = unsafe { self.net.access(true, remote, &[piece], context_of(op)) };
+        match self.posted(op, posted) {
+            Ok(()) => {
+                self.counters.puts += 1;
+                Ok(len)
+            }
+            // It was packed, and must not be packed again: it goes out when there is room.
+            Err(Refused::Again) => {
+                self.counters.delayed += 1;
+                self.late_puts.push_back(crate::iface::LatePut {
+                    index,
+                    buffer,
+                    len,
+                    remote,
+                    epoch,
+                });
+                self.peers[index as usize].under_way += 1;
+                Ok(len)
+            }
+            Err(Refused::Failed(error)) => {
+                self.tx.give(buffer);
+                self.peers[index as usize].flushes.end(epoch);
+                Err(self.post_failed(index, error))
+            }
+        }
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.access_pieces(true, ep, from, to, token)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.access_pieces(false, ep, to, from, token)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at, None)
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at, Some(token)).map(|()| None)
     }
 }

@@ -1,6 +1,8 @@
 //! Tagged messages, matched by libfabric. They are under no credit of ours and carry no header.
 
-use bowline_uct::{CUT, EpId, LocalSlice, OpLimits, PostError, Posted, TagMatch, Token, WITHDRAWN};
+use bowline_uct::{
+    CUT, EpId, LocalSlice, OpLimits, PostError, Posted, TagMatch, TagOffload, Token, WITHDRAWN,
+};
 use libfabric_sys as sys;
 
 use crate::iface::OfiIface;
@@ -15,13 +17,6 @@ pub(crate) const ANYBODY: u32 = u32::MAX;
 const MOST_RECEIVES: usize = 4096;
 
 impl OfiIface {
-    pub(crate) fn tagged_limits(&self) -> OpLimits {
-        if !self.net.traits.tagged {
-            return OpLimits::default();
-        }
-        OpLimits { max_short: 0, max_bcopy: 0, ..self.attr.limits.put }
-    }
-
     /// Sends to a peer, or receives from anybody.
     fn tagged(
         &mut self,
@@ -30,7 +25,7 @@ impl OfiIface {
         pieces: &[LocalSlice],
         token: Token,
     ) -> Result<Posted, PostError> {
-        let limits = self.tagged_limits();
+        let limits = self.tag_limits();
         if limits.max_iov == 0 {
             return Err(PostError::Unsupported);
         }
@@ -81,35 +76,6 @@ impl OfiIface {
         }
     }
 
-    pub(crate) fn send_tagged(
-        &mut self,
-        ep: EpId,
-        tag: u64,
-        pieces: &[LocalSlice],
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        let peer = self.open_peer(ep)?;
-        self.tagged(Some(peer), TagMatch { tag, ignore: 0 }, pieces, token)
-    }
-
-    pub(crate) fn receive_tagged(
-        &mut self,
-        which: TagMatch,
-        room: &[LocalSlice],
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.tagged(None, which, room, token)
-    }
-
-    pub(crate) fn withdraw(&mut self, token: Token) -> Result<(), PostError> {
-        if !self.net.traits.tagged {
-            return Err(PostError::Unsupported);
-        }
-        let op = self.ops.tagged_receive(token).ok_or(PostError::BadArgument)?;
-        self.net.cancel(context_of(op));
-        Ok(())
-    }
-
     /// A receive has ended with an error: withdrawn, or with a message longer than its room.
     pub(crate) fn receive_ended_badly(&mut self, token: Token, error: i32) {
         if error == sys::FI_ECANCELED {
@@ -120,5 +86,43 @@ impl OfiIface {
             tracing::debug!("libfabric: a tagged receive failed: {}", sys::error_text(error));
             self.complete(token, Err(bowline_uct::PeerFailure::Unreachable));
         }
+    }
+}
+
+impl TagOffload for OfiIface {
+    fn tag_send(
+        &mut self,
+        ep: EpId,
+        tag: u64,
+        payload: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        let peer = self.open_peer(ep)?;
+        self.tagged(Some(peer), TagMatch { tag, ignore: 0 }, payload, token)
+    }
+
+    fn tag_recv(
+        &mut self,
+        which: TagMatch,
+        room: &[LocalSlice],
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.tagged(None, which, room, token)
+    }
+
+    fn tag_cancel(&mut self, token: Token) -> Result<(), PostError> {
+        if !self.net.traits.tagged {
+            return Err(PostError::Unsupported);
+        }
+        let op = self.ops.tagged_receive(token).ok_or(PostError::BadArgument)?;
+        self.net.cancel(context_of(op));
+        Ok(())
+    }
+
+    fn tag_limits(&self) -> OpLimits {
+        if !self.net.traits.tagged {
+            return OpLimits::default();
+        }
+        OpLimits { max_short: 0, max_bcopy: 0, ..self.attr.limits.put }
     }
 }

@@ -12,7 +12,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use bowline_uct::{Armed, EpId, OpenError};
+use bowline_base::doorbell::Doorbell;
+use bowline_uct::{Armed, EpId, OpenError, Wakeup};
 use rustix::event::epoll;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -115,8 +116,23 @@ impl OfiIface {
         Armed::Busy
     }
 
+    fn somebody_may_post(&mut self) -> bool {
+        let waiters: Vec<EpId> = self.waiters.iter().collect();
+        self.tx.left() > 0 && waiters.into_iter().any(|ep| self.may_post(ep))
+    }
+}
+
+impl Wakeup for OfiIface {
+    fn doorbell(&self) -> Option<&Doorbell> {
+        None
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        if descriptor { self.arm_descriptor() } else { Armed::Busy }
+    }
+
     /// The sleeper is awake.
-    pub(crate) fn awake(&mut self) {
+    fn disarm(&mut self) {
         if self.next_look().is_some() {
             if let Some(bed) = &self.bed {
                 bed.set(None);
@@ -126,12 +142,7 @@ impl OfiIface {
         }
     }
 
-    fn somebody_may_post(&mut self) -> bool {
-        let waiters: Vec<EpId> = self.waiters.iter().collect();
-        self.tx.left() > 0 && waiters.into_iter().any(|ep| self.may_post(ep))
-    }
-
-    pub(crate) fn sleep_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         match &self.bed {
             Some(bed) => Ok(bed.all.as_fd()),
             None => Err(OpenError::Limit(format!(

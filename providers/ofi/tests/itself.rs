@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use bowline_ofi::{OfiIface, OfiOptions};
 use bowline_uct::conformance::skipped;
 use bowline_uct::{
-    Arrival, AtomicOp, AtomicWidth, Caps, EpId, Iface, MemoryDomain, PeerFailure, PostError,
-    Posted, RemoteSlice, Sink, Source, Token, Verdict,
+    Arrival, AtomicOp, AtomicWidth, Caps, EpId, Iface, MemoryDomain, OneSided, PeerFailure,
+    PostError, Posted, RemoteSlice, Sink, Source, Token, Verdict,
 };
 
 #[derive(Default)]

@@ -14,8 +14,8 @@ use bowline_base::view::View;
 use bowline_ofi::{OfiIface, OfiOptions};
 use bowline_uct::conformance::{Watchdog, skipped};
 use bowline_uct::{
-    AmId, Armed, Arrival, Caps, EpId, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError,
-    Posted, RemoteSlice, Sink, Source, Token, Verdict,
+    AmId, Armed, Arrival, Caps, EpId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure,
+    PostError, Posted, RemoteSlice, Sink, Source, Token, Verdict, Wakeup,
 };
 
 #[derive(Default)]

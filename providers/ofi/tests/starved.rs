@@ -8,7 +8,7 @@ use std::process::Command;
 
 use bowline_ofi::OfiIface;
 use bowline_uct::conformance::{Watchdog, skipped};
-use bowline_uct::{AmId, Armed, Caps, EpId, Iface, OpenError, PeerFailure, PostError};
+use bowline_uct::{AmId, Armed, Caps, EpId, Iface, OpenError, PeerFailure, PostError, Wakeup};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::processes::{Other, Seen, options, prepare};

@@ -6,8 +6,8 @@ use bowline_base::scmp::{Message, max_message_slots, slots_for};
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, AtomicOp, AtomicWidth, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr,
-    LocalSlice, OpenError, PeerFailure, PostError, Posted, RemoteSlice, Sink, Source, Token,
-    Unreachable,
+    KeptArrivals, LocalSlice, OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::address::Address;
@@ -53,6 +53,10 @@ impl LaneCore {
 #[allow(unsafe_code)]
 // SAFETY: operations on memory are those of the transport below and their completions its own.
 unsafe impl Iface for QueueLane {
+    forward! { [this => this.core.inner] fence }
+
+    lacks! { am_zcopy }
+
     fn attr(&self) -> &IfaceAttr {
         &self.core.attr
     }
@@ -144,6 +148,69 @@ unsafe impl Iface for QueueLane {
         Ok(len)
     }
 
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        let link = self.core.open_link(ep)?;
+        if link.is_quiet() && link.flushes.is_empty() {
+            let post = |inner: &mut dyn Iface, below, token| inner.flush(below, token);
+            return self.core.pass_with(ep, token, post, is_in_flight);
+        }
+        let until = link.fifo.counts().0;
+        self.core.links[ep.0 as usize].flushes.push_back((token, until));
+        self.core.flushing += 1;
+        Ok(Posted::InFlight)
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        if self.core.flush_alls.is_empty()
+            && self.core.links.iter().all(super::link::Link::is_quiet)
+        {
+            let lent = self.core.odd.lend(token);
+            let result = self.core.inner.flush_all(lent);
+            if result != Ok(Posted::InFlight) {
+                self.core.odd.owner(lent);
+            }
+            return result;
+        }
+        self.core.flush_alls.push_back(token);
+        self.core.flushing += 1;
+        Ok(Posted::InFlight)
+    }
+
+    fn want_writable(&mut self, ep: EpId) {
+        if self.core.open_link(ep).is_err() {
+            return;
+        }
+        let link = &mut self.core.links[ep.0 as usize];
+        if link.below_full
+            && !std::mem::replace(&mut link.asked_below, true)
+            && let Some(below) = link.inner
+        {
+            self.core.inner.want_writable(below);
+        }
+        self.core.waiters.ask(ep);
+    }
+
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        self.advance(sink, budget)
+    }
+
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        if !self.core.attr.caps.contains(Caps::EP_CHECK) {
+            return Err(PostError::Unsupported);
+        }
+        self.core.pass(ep, |inner, below| inner.check(below))
+    }
+
+    fn invalidate(&mut self, ep: EpId) {
+        if self.core.open_link(ep).is_ok() {
+            self.core.end_link(ep.0, PeerFailure::Died);
+        }
+    }
+}
+
+impl OneSided for QueueLane {
+    lacks! { put_notify }
+
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
         if !self.core.attr.caps.contains(Caps::PUT_SHORT) {
             return Err(PostError::Unsupported);
@@ -233,69 +300,10 @@ unsafe impl Iface for QueueLane {
             |inner: &mut dyn Iface, below, token| inner.atomic_fetch(below, op, width, at, token);
         self.core.pass_with(ep, token, post, Option::is_none)
     }
+}
 
-    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        let link = self.core.open_link(ep)?;
-        if link.is_quiet() && link.flushes.is_empty() {
-            let post = |inner: &mut dyn Iface, below, token| inner.flush(below, token);
-            return self.core.pass_with(ep, token, post, is_in_flight);
-        }
-        let until = link.fifo.counts().0;
-        self.core.links[ep.0 as usize].flushes.push_back((token, until));
-        self.core.flushing += 1;
-        Ok(Posted::InFlight)
-    }
-
-    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
-        if self.core.flush_alls.is_empty()
-            && self.core.links.iter().all(super::link::Link::is_quiet)
-        {
-            let lent = self.core.odd.lend(token);
-            let result = self.core.inner.flush_all(lent);
-            if result != Ok(Posted::InFlight) {
-                self.core.odd.owner(lent);
-            }
-            return result;
-        }
-        self.core.flush_alls.push_back(token);
-        self.core.flushing += 1;
-        Ok(Posted::InFlight)
-    }
-
-    fn fence(&mut self) -> Result<(), PostError> {
-        self.core.inner.fence()
-    }
-
-    fn want_writable(&mut self, ep: EpId) {
-        if self.core.open_link(ep).is_err() {
-            return;
-        }
-        let link = &mut self.core.links[ep.0 as usize];
-        if link.below_full
-            && !std::mem::replace(&mut link.asked_below, true)
-            && let Some(below) = link.inner
-        {
-            self.core.inner.want_writable(below);
-        }
-        self.core.waiters.ask(ep);
-    }
-
-    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        self.advance(sink, budget)
-    }
-
-    fn release(&mut self, _: Desc) {}
-
-    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
-        None
-    }
-
-    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
-        if !self.core.attr.caps.contains(Caps::EP_CHECK) {
-            return Err(PostError::Unsupported);
-        }
-        self.core.pass(ep, |inner, below| inner.check(below))
-    }
+impl Wakeup for QueueLane {
+    forward! { [this => this.core.inner] disarm }
 
     fn doorbell(&self) -> Option<&Doorbell> {
         if self.core.attr.caps.contains(Caps::WAKEUP) { self.core.inner.doorbell() } else { None }
@@ -309,10 +317,6 @@ unsafe impl Iface for QueueLane {
         self.core.inner.arm(descriptor)
     }
 
-    fn disarm(&mut self) {
-        self.core.inner.disarm();
-    }
-
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         if !self.core.attr.caps.contains(Caps::EVENT_FD) {
             let why = "this receive queue wakes nobody: puts do not tell their target";
@@ -320,10 +324,20 @@ unsafe impl Iface for QueueLane {
         }
         self.core.inner.event_fd()
     }
+}
 
-    fn invalidate(&mut self, ep: EpId) {
-        if self.core.open_link(ep).is_ok() {
-            self.core.end_link(ep.0, PeerFailure::Died);
-        }
+impl KeptArrivals for QueueLane {
+    fn release(&mut self, _: Desc) {}
+
+    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
+        None
     }
+}
+
+impl TagOffload for QueueLane {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for QueueLane {
+    lacks! { turn }
 }

@@ -1,15 +1,12 @@
 //! A transport with its active messages taken away: puts, gets and atomics are left.
 
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
-use bowline_base::buffer::RecvBuf;
-use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
-    MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError, PeerFailure, PostError, Posted,
-    RemoteSlice, RkeyId, Sink, Source, Token, Unreachable,
+    AtomicOp, AtomicWidth, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemHandle,
+    MemoryDomain, OneSided, OpLimits, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    SignalSafe, Sink, TagOffload, Token, Wakeup, forward, lacks,
 };
 
 /// What happens beside a lane, right before its n-th look at its memory from now on.
@@ -143,23 +140,15 @@ impl<I> Drop for WithoutMessages<I> {
 
 /// Methods that are passed on as they are.
 macro_rules! passed {
-    ($( fn $name:ident(&self $(, $arg:ident: $type:ty)* $(,)?) $(-> $result:ty)?; )*) => {
-        $( fn $name(&self $(, $arg: $type)*) $(-> $result)? {
-            self.inner().$name($($arg),*)
-        } )*
-    };
+    ($($name:ident)+) => { forward! { [this => this.inner()] $($name)+ } };
 }
 
 /// The same, of those that change something.
 macro_rules! passed_mut {
-    ($( fn $name:ident(&mut self $(, $arg:ident: $type:ty)* $(,)?) $(-> $result:ty)?; )*) => {
-        $( fn $name(&mut self $(, $arg: $type)*) $(-> $result)? {
-            self.inner_mut().$name($($arg),*)
-        } )*
-    };
+    ($($name:ident)+) => { forward! { [this => this.inner_mut()] $($name)+ } };
 }
 
-/// The same, of those that post something: the dead post nothing.
+/// Those that post something: the dead post nothing.
 macro_rules! posted {
     ($( fn $name:ident(&mut self $(, $arg:ident: $type:ty)* $(,)?) -> $result:ty; )*) => {
         $( fn $name(&mut self $(, $arg: $type)*) -> $result {
@@ -189,22 +178,9 @@ impl<I: Iface> MemoryDomain for WithoutMessages<I> {
         self.inner().mem_view(handle)
     }
 
-    passed! {
-        fn md_attr(&self) -> MdAttr;
-        fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError>;
-        fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>>;
-        fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize>;
-    }
+    passed! { md_attr rkey_pack rkey_ptr puts_end_last rkey_of }
 
-    passed_mut! {
-        fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError>;
-        fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError>;
-        fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError>;
-        fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError>;
-        fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError>;
-        fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError>;
-        fn rkey_release(&mut self, rkey: RkeyId);
-    }
+    passed_mut! { mem_alloc mem_register mem_expose mem_lend mem_release rkey_unpack rkey_release }
 }
 
 // SAFETY: all operations are those of the interface inside.
@@ -213,28 +189,9 @@ unsafe impl<I: Iface> Iface for WithoutMessages<I> {
         &self.attr
     }
 
-    fn am_short(&mut self, _: EpId, _: AmId, _: &AmHeader, _: &[u8]) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
+    lacks! { am_short am_bcopy am_zcopy }
 
-    fn am_bcopy(
-        &mut self,
-        _: EpId,
-        _: AmId,
-        _: &AmHeader,
-        _: usize,
-        _: &mut dyn FnMut(View<'_>) -> usize,
-    ) -> Result<usize, PostError> {
-        Err(PostError::Unsupported)
-    }
-
-    passed! {
-        fn address(&self) -> Vec<u8>;
-        fn reachable(&self, address: &[u8]) -> Result<(), Unreachable>;
-        fn source_of(&self, address: &[u8]) -> Option<Source>;
-        fn desc_view(&self, desc: Desc) -> Option<View<'_>>;
-        fn doorbell(&self) -> Option<&Doorbell>;
-    }
+    passed! { address reachable explain source_of }
 
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let ep = self.inner_mut().connect(address)?;
@@ -260,6 +217,19 @@ unsafe impl<I: Iface> Iface for WithoutMessages<I> {
         }
         told as u32
     }
+
+    posted! {
+        fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError>;
+        fn flush_all(&mut self, token: Token) -> Result<Posted, PostError>;
+        fn fence(&mut self) -> Result<(), PostError>;
+        fn check(&mut self, ep: EpId) -> Result<(), PostError>;
+    }
+
+    passed_mut! { disconnect all_sent want_writable invalidate }
+}
+
+impl<I: Iface> OneSided for WithoutMessages<I> {
+    lacks! { put_notify }
 
     fn atomic_fetch(
         &mut self,
@@ -317,20 +287,25 @@ unsafe impl<I: Iface> Iface for WithoutMessages<I> {
             width: AtomicWidth,
             at: RemoteSlice,
         ) -> Result<(), PostError>;
-        fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError>;
-        fn flush_all(&mut self, token: Token) -> Result<Posted, PostError>;
-        fn fence(&mut self) -> Result<(), PostError>;
-        fn check(&mut self, ep: EpId) -> Result<(), PostError>;
     }
+}
 
-    passed_mut! {
-        fn disconnect(&mut self, ep: EpId);
-        fn all_sent(&mut self) -> bool;
-        fn want_writable(&mut self, ep: EpId);
-        fn release(&mut self, desc: Desc);
-        fn arm(&mut self, descriptor: bool) -> Armed;
-        fn disarm(&mut self);
-        fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError>;
-        fn invalidate(&mut self, ep: EpId);
-    }
+impl<I: Iface> Wakeup for WithoutMessages<I> {
+    passed! { doorbell }
+
+    passed_mut! { arm disarm event_fd }
+}
+
+impl<I: Iface> KeptArrivals for WithoutMessages<I> {
+    passed! { desc_view }
+
+    passed_mut! { release }
+}
+
+impl<I: Iface> TagOffload for WithoutMessages<I> {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl<I: Iface> SignalSafe for WithoutMessages<I> {
+    passed_mut! { turn }
 }

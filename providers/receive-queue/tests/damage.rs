@@ -9,7 +9,7 @@ use bowline_sim::{Network, NetworkOptions, SimIface};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::conformance::harness::{Recorder, header_of, pattern};
 use bowline_uct::{
-    AddrReader, AmId, AtomicOp, AtomicWidth, EpId, Iface, MemoryDomain as _, PeerFailure,
+    AddrReader, AmId, AtomicOp, AtomicWidth, EpId, Iface, MemoryDomain as _, OneSided, PeerFailure,
     PostError, RemoteSlice, RkeyId, Token,
 };
 

@@ -3,11 +3,12 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_base::counters::CounterGroup as _;
-use bowline_uct::conformance::Provider;
 use bowline_uct::conformance::harness::Recorder;
 use bowline_uct::{
-    AmId, EpId, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError, Posted, RemoteSlice, Token,
+    AmId, EpId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure, PostError, Posted,
+    RemoteSlice, Token,
 };
+use bowline_uct::{KeptArrivals, conformance::Provider};
 
 use crate::{BUFFERS, SETTINGS, SelfConfig, SelfIface};
 

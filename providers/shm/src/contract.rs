@@ -3,20 +3,16 @@
 //! [`crate::md`] (memory), [`crate::wait`] (room and sleep), [`crate::connect`] (endpoints). No
 //! work is done here.
 
-use std::os::fd::BorrowedFd;
-
 use bowline_base::buffer::RecvBuf;
-use bowline_base::doorbell::Doorbell;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
-    MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted,
-    RemoteSlice, RkeyId, Sink, Source, Token, TurnSink, Unreachable,
+    AmHeader, AmId, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr, MemError,
+    MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink,
+    Source, TagOffload, Token, TurnSink, Unreachable, lacks,
 };
 
 use crate::addr::Address;
-use crate::cma::Direction;
 use crate::iface::ShmIface;
 use crate::md::MAX_PACKED;
 use crate::rkey::Access;
@@ -88,6 +84,8 @@ impl MemoryDomain for ShmIface {
 // cross memory attach does so by the kernel's permission, which no interface can revoke: SECURITY.md
 // says what peers of one user can do to each other.
 unsafe impl Iface for ShmIface {
+    lacks! { explain am_zcopy }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -141,82 +139,6 @@ unsafe impl Iface for ShmIface {
         self.post_bcopy(ep, id, header, max_len, pack)
     }
 
-    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        self.put_bytes(ep, bytes, to)
-    }
-
-    fn put_bcopy(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.put_packed(ep, max_len, pack, to)
-    }
-
-    fn put_zcopy(
-        &mut self,
-        ep: EpId,
-        from: &[LocalSlice],
-        to: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.move_bytes(Direction::Write, ep, from, to, token)
-    }
-
-    fn put_notify(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-        id: AmId,
-        header: &AmHeader,
-    ) -> Result<(), PostError> {
-        self.post_put_notify(ep, bytes, to, id, header)
-    }
-
-    fn get_bcopy(
-        &mut self,
-        ep: EpId,
-        from: RemoteSlice,
-        len: usize,
-        unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        self.get_unpacked(ep, from, len, unpack)
-    }
-
-    fn get_zcopy(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.get_bytes(ep, to, from, token)
-    }
-
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at).map(|_| ())
-    }
-
-    fn atomic_fetch(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-        _token: Token,
-    ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at).map(Some)
-    }
-
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         self.flush_one(ep, token)
     }
@@ -240,10 +162,20 @@ unsafe impl Iface for ShmIface {
         self.glance(sink, budget)
     }
 
-    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
-        self.take_turn(sink, budget)
+    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
+        self.check_peer(ep)
     }
 
+    fn invalidate(&mut self, ep: EpId) {
+        self.fail_endpoint(ep, PeerFailure::Unreachable);
+    }
+
+    fn all_sent(&mut self) -> bool {
+        true
+    }
+}
+
+impl KeptArrivals for ShmIface {
     fn release(&mut self, _desc: Desc) {
         // No arrival carries a descriptor.
     }
@@ -251,30 +183,14 @@ unsafe impl Iface for ShmIface {
     fn desc_view(&self, _desc: Desc) -> Option<View<'_>> {
         None
     }
+}
 
-    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
-        self.check_peer(ep)
-    }
+impl TagOffload for ShmIface {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
 
-    fn doorbell(&self) -> Option<&Doorbell> {
-        Some(&self.bell)
-    }
-
-    fn arm(&mut self, descriptor: bool) -> Armed {
-        self.prepare_sleep(descriptor)
-    }
-
-    fn disarm(&mut self) {
-        self.end_sleep();
-    }
-
-    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        self.bell
-            .event_fd()
-            .map_err(|source| OpenError::System { act: "make the event descriptor", source })
-    }
-
-    fn invalidate(&mut self, ep: EpId) {
-        self.fail_endpoint(ep, PeerFailure::Unreachable);
+impl SignalSafe for ShmIface {
+    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
+        self.take_turn(sink, budget)
     }
 }

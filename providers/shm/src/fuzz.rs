@@ -5,8 +5,8 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_uct::{
-    Arrival, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemoryDomain, PeerFailure,
-    RemoteSlice, Sink, Source, Token, Verdict,
+    Arrival, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure,
+    RemoteSlice, Sink, Source, Token, Verdict, Wakeup,
 };
 
 use crate::addr::{Address, Process};

@@ -10,7 +10,7 @@ use bowline_base::ring::promote::{SWITCH_ID, Sending};
 use bowline_base::scmp::{Message, Refused, seq, slots_for};
 use bowline_base::view::View;
 use bowline_base::words::DirectWords;
-use bowline_uct::{AmHeader, AmId, EpId, PeerFailure, PostError, RemoteSlice};
+use bowline_uct::{AmHeader, AmId, EpId, OneSided, PeerFailure, PostError, RemoteSlice};
 
 use crate::endpoint::{Condition, Endpoint, Intent};
 use crate::iface::ShmIface;
@@ -182,7 +182,7 @@ impl ShmIface {
             if !ring.has_room() {
                 return Err(self.ring_refused(ep, 0));
             }
-            self.put_bytes(ep, bytes, to)?;
+            self.put_short(ep, bytes, to)?;
             // Nobody else fills the ring: there is still room. The release in it orders the
             // bytes before the notification.
             return self.post_short(ep, id, header, &[]);
@@ -191,7 +191,7 @@ impl ShmIface {
             Ok(ticket) => ticket,
             Err(refused) => return Err(self.queue_refused(ep, refused, 0)),
         };
-        let put = self.put_bytes(ep, bytes, to);
+        let put = self.put_short(ep, bytes, to);
         let e = &mut self.eps[ep.0 as usize];
         // A put that was refused leaves a slot that says nothing.
         let id = if put.is_ok() { id.get() } else { VOID_ID };

@@ -16,8 +16,8 @@ use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::{AtomicU64, Ordering, fence};
 use bowline_base::view::{View, copy_small, prefetch_to_write};
 use bowline_uct::{
-    AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Token, WHOLE_PROCESS,
+    AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, OneSided, PeerFailure,
+    PostError, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS,
 };
 
 use crate::cma::{self, Direction, Reason, Stopped, Target};
@@ -74,77 +74,6 @@ impl ShmIface {
         Ok((e, &key.access))
     }
 
-    pub(crate) fn put_bytes(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-    ) -> Result<(), PostError> {
-        let (_, access) = self.operands(ep, to.rkey)?;
-        if bytes.len() > self.area.parameters().max_bcopy as usize {
-            return Err(PostError::TooLong);
-        }
-        if let Some(view) = access.mapped(to.address, bytes.len()) {
-            // SAFETY: the view is inside a mapping that the key keeps; `bytes` may lie in the
-            // same mapping, which the copy allows.
-            unsafe { put_in_place(bytes.as_ptr(), view.as_ptr(), bytes.len()) };
-            return Ok(());
-        }
-        // SAFETY: `bytes` is borrowed until the copy below has ended, and a write only reads it.
-        let piece = unsafe { LocalSlice::from_raw(bytes.as_ptr().cast_mut(), bytes.len()) };
-        self.move_bytes(Direction::Write, ep, &[piece], to, Token::NONE).map(|_| ())
-    }
-
-    pub(crate) fn put_packed(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        if max_len > self.area.parameters().max_bcopy as usize {
-            return Err(PostError::TooLong);
-        }
-        let (e, access) = self.operands(ep, to.rkey)?;
-        if let Some(view) = access.mapped(to.address, max_len) {
-            return Ok(pack(view).min(max_len));
-        }
-        // Nothing is packed when the call fails, so what can be known is asked first.
-        reachable(e, access, to.address, max_len)?;
-        // SAFETY: the staging buffer is only used through the view until `pack` has returned,
-        // and is longer than `max_len`.
-        let room = unsafe { View::from_raw(self.staging.as_mut_ptr(), max_len) };
-        let len = pack(room).min(max_len);
-        let piece = self.staged(len);
-        self.move_bytes(Direction::Write, ep, &[piece], to, Token::NONE).map(|_| len)
-    }
-
-    pub(crate) fn get_unpacked(
-        &mut self,
-        ep: EpId,
-        from: RemoteSlice,
-        len: usize,
-        unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        if len > self.area.parameters().max_bcopy as usize {
-            return Err(PostError::TooLong);
-        }
-        let (_, access) = self.operands(ep, from.rkey)?;
-        if let Some(view) = access.mapped(from.address, len) {
-            unpack(view);
-            return Ok(());
-        }
-        let piece = self.staged(len);
-        match self.transfer(Direction::Read, ep, &[piece], from)? {
-            // What was read before it stopped is in our own buffer, so nothing has happened.
-            Some(stopped) => Err(refusal(stopped.reason)),
-            None => {
-                unpack(piece_view(&piece));
-                Ok(())
-            }
-        }
-    }
-
     /// The first `len` bytes of the staging buffer, for the kernel to read or write.
     fn staged(&mut self, len: usize) -> LocalSlice {
         let staging =
@@ -152,28 +81,6 @@ impl ShmIface {
         // SAFETY: the buffer lives as long as the interface, and each caller is done with the piece
         // before the buffer is used again.
         unsafe { LocalSlice::from_raw(staging.as_mut_ptr(), len) }
-    }
-
-    /// Gets bytes to where they belong.
-    #[inline]
-    pub(crate) fn get_bytes(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        // What is short goes from mapped memory to one piece, as a rule; the rest knows all cases.
-        if let [piece] = to
-            && let Ok((_, access)) = self.operands(ep, from.rkey)
-            && let Some(view) = access.mapped(from.address, piece.len())
-        {
-            // SAFETY: the view is as long as the piece, and inside a mapping that the key keeps; the
-            // piece lies in a buffer whose handle the caller keeps. They may overlap.
-            unsafe { copy_overlapping(view.as_ptr(), piece.as_ptr(), piece.len()) };
-            return Ok(Posted::Done);
-        }
-        self.move_bytes(Direction::Read, ep, to, from, token)
     }
 
     /// Puts (`Write`) or gets (`Read`) from or to where the bytes lie.
@@ -435,5 +342,137 @@ unsafe fn copy_overlapping(from: *const u8, to: *mut u8, n: usize) {
     } else {
         // SAFETY: promised by the caller; `copy` allows overlap.
         unsafe { std::ptr::copy(from, to, n) }
+    }
+}
+
+impl OneSided for ShmIface {
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        let (_, access) = self.operands(ep, to.rkey)?;
+        if bytes.len() > self.area.parameters().max_bcopy as usize {
+            return Err(PostError::TooLong);
+        }
+        if let Some(view) = access.mapped(to.address, bytes.len()) {
+            // SAFETY: the view is inside a mapping that the key keeps; `bytes` may lie in the
+            // same mapping, which the copy allows.
+            unsafe { put_in_place(bytes.as_ptr(), view.as_ptr(), bytes.len()) };
+            return Ok(());
+        }
+        // SAFETY: `bytes` is borrowed until the copy below has ended, and a write only reads it.
+        let piece = unsafe { LocalSlice::from_raw(bytes.as_ptr().cast_mut(), bytes.len()) };
+        self.move_bytes(Direction::Write, ep, &[piece], to, Token::NONE).map(|_| ())
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        if max_len > self.area.parameters().max_bcopy as usize {
+            return Err(PostError::TooLong);
+        }
+        let (e, access) = self.operands(ep, to.rkey)?;
+        if let Some(view) = access.mapped(to.address, max_len) {
+            return Ok(pack(view).min(max_len));
+        }
+        // Nothing is packed when the call fails, so what can be known is asked first.
+        reachable(e, access, to.address, max_len)?;
+        // SAFETY: the staging buffer is only used through the view until `pack` has returned,
+        // and is longer than `max_len`.
+        let room = unsafe { View::from_raw(self.staging.as_mut_ptr(), max_len) };
+        let len = pack(room).min(max_len);
+        let piece = self.staged(len);
+        self.move_bytes(Direction::Write, ep, &[piece], to, Token::NONE).map(|_| len)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.move_bytes(Direction::Write, ep, from, to, token)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.post_put_notify(ep, bytes, to, id, header)
+    }
+
+    fn get_bcopy(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        if len > self.area.parameters().max_bcopy as usize {
+            return Err(PostError::TooLong);
+        }
+        let (_, access) = self.operands(ep, from.rkey)?;
+        if let Some(view) = access.mapped(from.address, len) {
+            unpack(view);
+            return Ok(());
+        }
+        let piece = self.staged(len);
+        match self.transfer(Direction::Read, ep, &[piece], from)? {
+            // What was read before it stopped is in our own buffer, so nothing has happened.
+            Some(stopped) => Err(refusal(stopped.reason)),
+            None => {
+                unpack(piece_view(&piece));
+                Ok(())
+            }
+        }
+    }
+
+    /// Gets bytes to where they belong.
+    #[inline]
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        // What is short goes from mapped memory to one piece, as a rule; the rest knows all cases.
+        if let [piece] = to
+            && let Ok((_, access)) = self.operands(ep, from.rkey)
+            && let Some(view) = access.mapped(from.address, piece.len())
+        {
+            // SAFETY: the view is as long as the piece, and inside a mapping that the key keeps; the
+            // piece lies in a buffer whose handle the caller keeps. They may overlap.
+            unsafe { copy_overlapping(view.as_ptr(), piece.as_ptr(), piece.len()) };
+            return Ok(Posted::Done);
+        }
+        self.move_bytes(Direction::Read, ep, to, from, token)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at).map(|_| ())
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        _token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at).map(Some)
     }
 }

@@ -6,11 +6,12 @@
 //! the sender's control block, or `waiting` in its guest entry, and `wanted` is `space_wanted` in
 //! the peer's control block.
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use bowline_base::doorbell::{Doorbell, Sleep, space};
 use bowline_base::sync::atomic::Ordering;
-use bowline_uct::{Armed, EpId, Sink};
+use bowline_uct::{Armed, EpId, OpenError, Sink, Wakeup};
 
 use crate::endpoint::Seat;
 use crate::iface::ShmIface;
@@ -71,33 +72,6 @@ impl ShmIface {
             if let (true, Some(seated)) = (waits, seated) {
                 self.counters.space_rings += 1;
                 seated.ring();
-            }
-        }
-    }
-
-    pub(crate) fn prepare_sleep(&mut self, descriptor: bool) -> Armed {
-        let kind = if descriptor { Sleep::Fd } else { Sleep::Futex };
-        if self.watch_again() {
-            // Nothing would wake this rank when such a guest ends.
-            std::thread::sleep(NAP);
-            return Armed::Busy;
-        }
-        let mut going = Going { iface: self, kind, armed: false };
-        if space::prepare(&mut going) { Armed::Ready } else { Armed::Busy }
-    }
-
-    pub(crate) fn end_sleep(&mut self) {
-        self.bell.disarm();
-        if !std::mem::take(&mut self.waits_for_space) {
-            return;
-        }
-        // Relaxed: a ring too many does no harm.
-        self.control().waiting_on.store(0, Ordering::Relaxed);
-        for e in &self.eps {
-            if let Seat::Guest(index) = e.seat
-                && let Some(entry) = e.area.guest(index)
-            {
-                entry.waiting.store(0, Ordering::Relaxed);
             }
         }
     }
@@ -201,6 +175,45 @@ impl space::Sleeper for Going<'_> {
     }
 
     fn disarm(&mut self) {
-        self.iface.end_sleep();
+        self.iface.disarm();
+    }
+}
+
+impl Wakeup for ShmIface {
+    fn doorbell(&self) -> Option<&Doorbell> {
+        Some(&self.bell)
+    }
+
+    fn arm(&mut self, descriptor: bool) -> Armed {
+        let kind = if descriptor { Sleep::Fd } else { Sleep::Futex };
+        if self.watch_again() {
+            // Nothing would wake this rank when such a guest ends.
+            std::thread::sleep(NAP);
+            return Armed::Busy;
+        }
+        let mut going = Going { iface: self, kind, armed: false };
+        if space::prepare(&mut going) { Armed::Ready } else { Armed::Busy }
+    }
+
+    fn disarm(&mut self) {
+        self.bell.disarm();
+        if !std::mem::take(&mut self.waits_for_space) {
+            return;
+        }
+        // Relaxed: a ring too many does no harm.
+        self.control().waiting_on.store(0, Ordering::Relaxed);
+        for e in &self.eps {
+            if let Seat::Guest(index) = e.seat
+                && let Some(entry) = e.area.guest(index)
+            {
+                entry.waiting.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        self.bell
+            .event_fd()
+            .map_err(|source| OpenError::System { act: "make the event descriptor", source })
     }
 }

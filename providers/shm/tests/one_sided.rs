@@ -7,8 +7,8 @@ use bowline_base::job::JobMemory;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_uct::{
-    AtomicOp, AtomicWidth, Caps, EpId, Iface, LocalSlice, MemError, MemoryDomain, PeerFailure,
-    PostError, Posted, RemoteSlice, Token, WHOLE_PROCESS,
+    AtomicOp, AtomicWidth, Caps, EpId, Iface, LocalSlice, MemError, MemoryDomain, OneSided,
+    PeerFailure, PostError, Posted, RemoteSlice, Token, WHOLE_PROCESS,
 };
 
 /// Two interfaces and an endpoint from the first to the second: of thread ranks, or of a memory

@@ -13,19 +13,17 @@
 //!
 //! Only for ranks that are threads of this process: a peer's address is read in this one.
 
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, TurnSink, Unreachable,
+    Armed, AtomicOps, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemoryDomain,
+    OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink,
+    TagOffload, Token, TurnSink, Wakeup, forward, lacks,
 };
 
 /// Reads under way at once.
@@ -265,33 +263,17 @@ impl Slot {
 }
 
 impl MemoryDomain for Carrier {
-    fn md_attr(&self) -> MdAttr {
-        self.below.md_attr()
+    forward! {
+        [this => this.below] md_attr mem_alloc mem_register mem_view mem_release rkey_pack
+        rkey_unpack rkey_release
     }
-    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.below.mem_alloc(len)
-    }
-    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.below.mem_register(memory)
-    }
-    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.below.mem_view(handle)
-    }
-    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        self.below.mem_release(handle)
-    }
-    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.below.rkey_pack(handle)
-    }
-    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
-        self.below.rkey_unpack(ep, packed)
-    }
+
+    lacks! { mem_expose mem_lend puts_end_last }
+
     fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
         None
     }
-    fn rkey_release(&mut self, rkey: RkeyId) {
-        self.below.rkey_release(rkey);
-    }
+
     fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
         // All messages are read where they lie, by the card.
         None
@@ -301,77 +283,29 @@ impl MemoryDomain for Carrier {
 // SAFETY: operations are those of the interface inside; a read that the thread carries out is reported when
 // the thread is through with it, and the thread ends with the carrier.
 unsafe impl Iface for Carrier {
+    forward! {
+        [this => this.below] address reachable explain connect source_of disconnect all_sent am_short
+        am_bcopy am_zcopy flush flush_all fence want_writable check invalidate
+    }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
-    fn address(&self) -> Vec<u8> {
-        self.below.address()
+
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let told = self.complete(budget, |token, result| {
+            sink.completed(token, result);
+            true
+        });
+        told + self.below.progress(sink, budget - told)
     }
-    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
-        self.below.reachable(address)
-    }
-    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
-        self.below.connect(address)
-    }
-    fn source_of(&self, address: &[u8]) -> Option<Source> {
-        self.below.source_of(address)
-    }
-    fn disconnect(&mut self, ep: EpId) {
-        self.below.disconnect(ep);
-    }
-    fn all_sent(&mut self) -> bool {
-        self.below.all_sent()
-    }
-    fn am_short(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        payload: &[u8],
-    ) -> Result<(), PostError> {
-        self.below.am_short(ep, id, header, payload)
-    }
-    fn am_bcopy(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-    ) -> Result<usize, PostError> {
-        self.below.am_bcopy(ep, id, header, max_len, pack)
-    }
-    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        self.below.put_short(ep, bytes, to)
-    }
-    fn put_bcopy(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.below.put_bcopy(ep, max_len, pack, to)
-    }
-    fn put_notify(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-        id: AmId,
-        header: &AmHeader,
-    ) -> Result<(), PostError> {
-        self.below.put_notify(ep, bytes, to, id, header)
-    }
-    fn get_bcopy(
-        &mut self,
-        ep: EpId,
-        from: RemoteSlice,
-        len: usize,
-        unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        self.below.get_bcopy(ep, from, len, unpack)
-    }
+}
+
+impl OneSided for Carrier {
+    forward! { [this => this.below] put_short put_bcopy put_notify get_bcopy }
+
+    lacks! { put_zcopy atomic_post atomic_fetch }
+
     fn get_zcopy(
         &mut self,
         ep: EpId,
@@ -384,41 +318,11 @@ unsafe impl Iface for Carrier {
             _ => self.below.get_zcopy(ep, to, from, token),
         }
     }
-    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        self.below.flush(ep, token)
-    }
-    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
-        self.below.flush_all(token)
-    }
-    fn fence(&mut self) -> Result<(), PostError> {
-        self.below.fence()
-    }
-    fn want_writable(&mut self, ep: EpId) {
-        self.below.want_writable(ep);
-    }
-    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let told = self.complete(budget, |token, result| {
-            sink.completed(token, result);
-            true
-        });
-        told + self.below.progress(sink, budget - told)
-    }
-    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
-        let told = self.complete(budget, |token, result| sink.offer_completion(token, result));
-        told + self.below.turn(sink, budget - told)
-    }
-    fn release(&mut self, desc: Desc) {
-        self.below.release(desc);
-    }
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.below.desc_view(desc)
-    }
-    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
-        self.below.check(ep)
-    }
-    fn doorbell(&self) -> Option<&Doorbell> {
-        self.below.doorbell()
-    }
+}
+
+impl Wakeup for Carrier {
+    forward! { [this => this.below] doorbell disarm event_fd }
+
     fn arm(&mut self, descriptor: bool) -> Armed {
         if self.below.arm(descriptor) == Armed::Busy {
             return Armed::Busy;
@@ -429,13 +333,19 @@ unsafe impl Iface for Carrier {
         }
         Armed::Ready
     }
-    fn disarm(&mut self) {
-        self.below.disarm();
-    }
-    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        self.below.event_fd()
-    }
-    fn invalidate(&mut self, ep: EpId) {
-        self.below.invalidate(ep);
+}
+
+impl KeptArrivals for Carrier {
+    forward! { [this => this.below] release desc_view }
+}
+
+impl TagOffload for Carrier {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for Carrier {
+    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
+        let told = self.complete(budget, |token, result| sink.offer_completion(token, result));
+        told + self.below.turn(sink, budget - told)
     }
 }

@@ -7,8 +7,8 @@ use bowline_sim::{
 };
 use bowline_uct::conformance::harness::Recorder;
 use bowline_uct::{
-    AmId, AtomicOp, AtomicWidth, Caps, EpId, Iface as _, MemoryDomain as _, OpenError, PeerFailure,
-    PostError, Posted, RemoteSlice, Token,
+    AmId, AtomicOp, AtomicWidth, Caps, EpId, Iface as _, MemoryDomain as _, OneSided as _,
+    OpenError, PeerFailure, PostError, Posted, RemoteSlice, Token,
 };
 
 const ID: AmId = AmId::new(3);

@@ -15,7 +15,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_tcp::{SETTINGS, TcpIface, TcpOptions};
 use bowline_uct::{
-    AmId, Arrival, EpId, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError, Posted,
+    AmId, Arrival, EpId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure, PostError, Posted,
     RemoteSlice, RkeyId, Sink, Source, Token, Verdict,
 };
 use rustix::thread::{CpuSet, sched_setaffinity};

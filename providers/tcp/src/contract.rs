@@ -6,9 +6,9 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, Unreachable,
+    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RkeyId,
+    SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, lacks,
 };
 use rustix::event::epoll::EventFlags;
 
@@ -18,6 +18,8 @@ use crate::peer::State;
 use crate::watcher::Watcher;
 
 impl MemoryDomain for TcpIface {
+    lacks! { puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         Domain::attr()
     }
@@ -152,72 +154,6 @@ unsafe impl Iface for TcpIface {
         self.lent_message(ep, id, header, payload, token)
     }
 
-    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        self.put_bytes(ep, bytes, to)
-    }
-
-    fn put_bcopy(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.put_packed(ep, max_len, pack, to)
-    }
-
-    fn put_zcopy(
-        &mut self,
-        ep: EpId,
-        from: &[LocalSlice],
-        to: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.put_pieces(ep, from, to, token)
-    }
-
-    fn put_notify(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-        id: AmId,
-        header: &AmHeader,
-    ) -> Result<(), PostError> {
-        self.put_and_notify(ep, bytes, to, id, header)
-    }
-
-    fn get_zcopy(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.get_pieces(ep, to, from, token)
-    }
-
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.post_atomic(ep, op, width, at)
-    }
-
-    fn atomic_fetch(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-        token: Token,
-    ) -> Result<Option<u64>, PostError> {
-        self.fetch_atomic(ep, op, width, at, token).map(|()| None)
-    }
-
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         self.flush_one(ep, token)
     }
@@ -240,18 +176,18 @@ unsafe impl Iface for TcpIface {
         self.advance(sink, budget)
     }
 
-    fn release(&mut self, _desc: Desc) {
-        // No arrival comes in a descriptor, so every one is stale.
-    }
-
-    fn desc_view(&self, _desc: Desc) -> Option<View<'_>> {
-        None
-    }
-
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         self.check_peer(ep)
     }
 
+    fn invalidate(&mut self, ep: EpId) {
+        if self.peer(ep.0).is_some_and(|peer| peer.has_ep) {
+            self.fail(ep.0, PeerFailure::Died);
+        }
+    }
+}
+
+impl Wakeup for TcpIface {
     fn doorbell(&self) -> Option<&Doorbell> {
         Some(&self.bell)
     }
@@ -293,12 +229,24 @@ unsafe impl Iface for TcpIface {
         self.watch_bell()?;
         Ok(self.epoll_fd())
     }
+}
 
-    fn invalidate(&mut self, ep: EpId) {
-        if self.peer(ep.0).is_some_and(|peer| peer.has_ep) {
-            self.fail(ep.0, PeerFailure::Died);
-        }
+impl KeptArrivals for TcpIface {
+    fn release(&mut self, _desc: Desc) {
+        // No arrival comes in a descriptor, so every one is stale.
     }
+
+    fn desc_view(&self, _desc: Desc) -> Option<View<'_>> {
+        None
+    }
+}
+
+impl TagOffload for TcpIface {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for TcpIface {
+    lacks! { turn }
 }
 
 impl TcpIface {

@@ -12,8 +12,8 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    Arrival, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemHandle, MemoryDomain, PeerFailure,
-    Posted, RemoteSlice, RkeyId, Sink, Source, Token, Verdict,
+    Arrival, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemHandle, MemoryDomain, OneSided,
+    PeerFailure, Posted, RemoteSlice, RkeyId, Sink, Source, Token, Verdict,
 };
 
 use crate::addr::{Address, check};

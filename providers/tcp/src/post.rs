@@ -9,7 +9,8 @@ use std::os::fd::AsFd;
 use bowline_base::view::View;
 use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{
-    AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, PostError, Posted, RemoteSlice, Token,
+    AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted,
+    RemoteSlice, Token, lacks,
 };
 use rustix::io::Errno;
 
@@ -260,83 +261,6 @@ impl TcpIface {
         }
     }
 
-    pub(crate) fn put_bytes(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-    ) -> Result<(), PostError> {
-        if bytes.len() > self.attr.limits.put.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let handle = self.operand(ep, to, bytes.len())?;
-        self.send_copied(ep, &Frame::put(handle, to.address, bytes.len()), bytes)?;
-        self.put_was_posted(ep);
-        Ok(())
-    }
-
-    pub(crate) fn put_packed(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        if max_len > self.options.max_bcopy {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let handle = self.operand(ep, to, max_len)?;
-        let len = self.send_packed(ep, max_len, pack, |len| Frame::put(handle, to.address, len))?;
-        self.put_was_posted(ep);
-        Ok(len)
-    }
-
-    pub(crate) fn put_pieces(
-        &mut self,
-        ep: EpId,
-        from: &[LocalSlice],
-        to: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.open_peer(ep)?;
-        let len = total(from, MAX_RMA)?;
-        let handle = self.operand(ep, to, len)?;
-        let posted = self.send_lent(ep, &Frame::put(handle, to.address, len), from, token)?;
-        self.put_was_posted(ep);
-        Ok(posted)
-    }
-
-    pub(crate) fn put_and_notify(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-        id: AmId,
-        header: &AmHeader,
-    ) -> Result<(), PostError> {
-        if bytes.len() > self.attr.limits.put.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let handle = self.operand(ep, to, bytes.len())?;
-        let len = HEADER_BYTES + 24 + bytes.len();
-        self.room(ep, len)?;
-        let frame = Frame::put_notify(id, handle, to.address, bytes.len());
-        let mut staging = std::mem::take(&mut self.staging);
-        staging[..HEADER_BYTES].copy_from_slice(&frame.encode());
-        for (place, word) in staging[HEADER_BYTES..].chunks_exact_mut(8).zip(header) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        staging[HEADER_BYTES + 24..len].copy_from_slice(bytes);
-        let sent = self.send_bytes(ep.0, &staging[..len]);
-        self.staging = staging;
-        sent?;
-        self.put_was_posted(ep);
-        Ok(())
-    }
-
     /// Whether one more request may be made.
     fn may_ask(&mut self, ep: EpId) -> Result<(), PostError> {
         let asked = self.open_peer(ep)?.requests.len();
@@ -345,26 +269,6 @@ impl TcpIface {
         }
         self.counters.refused += 1;
         Err(PostError::NoResource)
-    }
-
-    pub(crate) fn get_pieces(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.open_peer(ep)?;
-        let len = total(to, MAX_RMA)?;
-        let handle = self.operand(ep, from, len)?;
-        if len == 0 {
-            return Ok(Posted::Done);
-        }
-        self.may_ask(ep)?;
-        let pieces = to.to_vec();
-        let request = self.open_peer(ep)?.ask(Request::Get { token, pieces, filled: 0, len });
-        self.send_control(ep.0, &Frame::get(handle, from.address, request, len).encode());
-        Ok(Posted::InFlight)
     }
 
     fn atomic_operand(
@@ -380,21 +284,6 @@ impl TcpIface {
         let key = self.operand(ep, at, bytes)?;
         // What is inside may still be misaligned; what is outside is told as that.
         if at.address.is_multiple_of(bytes as u64) { Ok(key) } else { Err(PostError::BadArgument) }
-    }
-
-    pub(crate) fn post_atomic(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        let key = self.atomic_operand(ep, width, at)?;
-        let bytes = Atomic { key, address: at.address, op, width, request: None }.encode();
-        self.room(ep, bytes.len())?;
-        self.send_bytes(ep.0, &bytes)?;
-        self.put_was_posted(ep);
-        Ok(())
     }
 
     pub(crate) fn fetch_atomic(
@@ -474,5 +363,127 @@ impl TcpIface {
         // What it said last is read by `progress`, which then tells how it failed.
         self.break_off(ep.0, Errno::PIPE);
         Err(PostError::PeerFailed)
+    }
+}
+
+impl OneSided for TcpIface {
+    lacks! { get_bcopy }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        if bytes.len() > self.attr.limits.put.max_short {
+            self.open_peer(ep)?;
+            return Err(PostError::TooLong);
+        }
+        let handle = self.operand(ep, to, bytes.len())?;
+        self.send_copied(ep, &Frame::put(handle, to.address, bytes.len()), bytes)?;
+        self.put_was_posted(ep);
+        Ok(())
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        if max_len > self.options.max_bcopy {
+            self.open_peer(ep)?;
+            return Err(PostError::TooLong);
+        }
+        let handle = self.operand(ep, to, max_len)?;
+        let len = self.send_packed(ep, max_len, pack, |len| Frame::put(handle, to.address, len))?;
+        self.put_was_posted(ep);
+        Ok(len)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.open_peer(ep)?;
+        let len = total(from, MAX_RMA)?;
+        let handle = self.operand(ep, to, len)?;
+        let posted = self.send_lent(ep, &Frame::put(handle, to.address, len), from, token)?;
+        self.put_was_posted(ep);
+        Ok(posted)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        if bytes.len() > self.attr.limits.put.max_short {
+            self.open_peer(ep)?;
+            return Err(PostError::TooLong);
+        }
+        let handle = self.operand(ep, to, bytes.len())?;
+        let len = HEADER_BYTES + 24 + bytes.len();
+        self.room(ep, len)?;
+        let frame = Frame::put_notify(id, handle, to.address, bytes.len());
+        let mut staging = std::mem::take(&mut self.staging);
+        staging[..HEADER_BYTES].copy_from_slice(&frame.encode());
+        for (place, word) in staging[HEADER_BYTES..].chunks_exact_mut(8).zip(header) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        staging[HEADER_BYTES + 24..len].copy_from_slice(bytes);
+        let sent = self.send_bytes(ep.0, &staging[..len]);
+        self.staging = staging;
+        sent?;
+        self.put_was_posted(ep);
+        Ok(())
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.open_peer(ep)?;
+        let len = total(to, MAX_RMA)?;
+        let handle = self.operand(ep, from, len)?;
+        if len == 0 {
+            return Ok(Posted::Done);
+        }
+        self.may_ask(ep)?;
+        let pieces = to.to_vec();
+        let request = self.open_peer(ep)?.ask(Request::Get { token, pieces, filled: 0, len });
+        self.send_control(ep.0, &Frame::get(handle, from.address, request, len).encode());
+        Ok(Posted::InFlight)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        let key = self.atomic_operand(ep, width, at)?;
+        let bytes = Atomic { key, address: at.address, op, width, request: None }.encode();
+        self.room(ep, bytes.len())?;
+        self.send_bytes(ep.0, &bytes)?;
+        self.put_was_posted(ep);
+        Ok(())
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.fetch_atomic(ep, op, width, at, token).map(|()| None)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_uct::conformance::{Watchdog, skipped};
 use bowline_uct::{
-    AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict,
+    AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict, Wakeup,
 };
 
 const ID: AmId = AmId::new(2);

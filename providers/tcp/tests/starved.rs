@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_uct::conformance::harness::Recorder;
 use bowline_uct::conformance::{Watchdog, skipped};
-use bowline_uct::{AmId, Armed, Iface, OpenError};
+use bowline_uct::{AmId, Armed, Iface, OpenError, Wakeup};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const ID: AmId = AmId::new(1);

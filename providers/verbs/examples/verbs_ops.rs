@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_uct::{
-    AmId, Arrival, EpId, Iface, MemHandle, MemoryDomain, PeerFailure, PostError, RemoteSlice, Sink,
-    Source, Token, Verdict,
+    AmId, Arrival, EpId, Iface, MemHandle, MemoryDomain, OneSided, PeerFailure, PostError,
+    RemoteSlice, Sink, Source, Token, Verdict,
 };
 use bowline_verbs::{ConnectWhen, VerbsIface, VerbsOptions};
 

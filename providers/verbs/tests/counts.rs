@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Pair, has_device};
 use bowline_base::counters::CounterGroup;
 use bowline_uct::conformance::Watchdog;
-use bowline_uct::{AmId, Iface, MemoryDomain, PostError, Posted, RemoteSlice, Token};
+use bowline_uct::{AmId, Iface, MemoryDomain, OneSided, PostError, Posted, RemoteSlice, Token};
 use bowline_verbs::{ConnectWhen, Mode, VerbsIface};
 
 /// Operations that are counted.

@@ -3,10 +3,10 @@
 //! its buffers in the meantime.
 
 use crate::common::{has_device, options};
-use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
     AmId, Arrival, Desc, EpId, Iface, PeerFailure, PostError, Posted, Sink, Source, Token, Verdict,
 };
+use bowline_uct::{KeptArrivals, conformance::Watchdog};
 use bowline_verbs::{ConnectWhen, Mode, VerbsIface};
 
 const ID: AmId = AmId::new(3);

@@ -7,8 +7,8 @@ use crate::common::{Seen, has_device, options};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
-    AmId, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemHandle, MemoryDomain, OpenError,
-    PeerFailure, PostError, Posted, RemoteSlice, Token,
+    AmId, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemHandle, MemoryDomain, OneSided,
+    OpenError, PeerFailure, PostError, Posted, RemoteSlice, Token,
 };
 use bowline_verbs::{ConnectWhen, Mode, VerbsIface, VerbsOptions};
 

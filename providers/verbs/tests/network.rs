@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bowline_base::buffer::SendBuf;
 use bowline_uct::conformance::{Watchdog, skipped};
 use bowline_uct::{
-    AmId, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError, Posted, RemoteSlice, Token,
+    AmId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure, PostError, Posted, RemoteSlice,
+    Token,
 };
 use bowline_verbs::{ConnectWhen, Mode, VerbsIface, VerbsOptions};
 use common::{GUEST, Pair, has_device, options};

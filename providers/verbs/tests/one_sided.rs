@@ -7,8 +7,8 @@ use crate::common::{Pair, has_device};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
-    AtomicOp, AtomicWidth, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError, Posted,
-    RemoteSlice, Token,
+    AtomicOp, AtomicWidth, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure, PostError,
+    Posted, RemoteSlice, Token,
 };
 use bowline_verbs::{ConnectWhen, VerbsIface};
 

@@ -8,7 +8,8 @@ use crate::common::{Seen, has_device, options};
 use bowline_base::buffer::SendBuf;
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
-    AmId, Iface, LocalSlice, MemoryDomain, PeerFailure, PostError, Posted, RemoteSlice, Token,
+    AmId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure, PostError, Posted, RemoteSlice,
+    Token,
 };
 use bowline_verbs::{Mode, VerbsIface, VerbsOptions};
 

@@ -8,7 +8,7 @@
 //! A number that is free is given out again, the latest first, so that numbers stay small.
 
 use crate::error::PostError;
-use crate::iface::EpId;
+use crate::ids::EpId;
 
 #[derive(Debug)]
 enum Slot<T> {

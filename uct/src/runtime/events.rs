@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bowline_base::slab::{Key, Slab};
 
 use crate::error::PeerFailure;
-use crate::iface::{EpId, Posted, Source, Token};
+use crate::ids::{EpId, Posted, Source, Token};
 use crate::sink::Sink;
 
 /// What a sink is to hear.

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::iface::EpId;
+use crate::ids::EpId;
 use crate::sink::Sink;
 
 /// Endpoints that asked for [`Sink::writable`], each at most once, in the order of asking.
@@ -88,7 +88,7 @@ mod tests {
 
     use super::*;
     use crate::error::PeerFailure;
-    use crate::iface::{Source, Token};
+    use crate::ids::{Source, Token};
     use crate::sink::{Arrival, Verdict};
 
     #[derive(Default)]

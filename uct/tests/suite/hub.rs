@@ -16,9 +16,10 @@ use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
 use bowline_uct::conformance::Provider;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, Limits,
-    LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OpLimits, OpenError, PeerFailure,
-    PostError, Posted, RkeyId, Sink, Source, Token, Unreachable, Verdict,
+    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
+    Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError,
+    PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink, Source, TagOffload, Token,
+    Unreachable, Verdict, Wakeup, forward, lacks,
 };
 
 const SLOTS: usize = 32;
@@ -348,31 +349,42 @@ impl<const FAULT: Fault> HubIface<FAULT> {
 }
 
 impl<const FAULT: Fault> MemoryDomain for HubIface<FAULT> {
+    lacks! { mem_expose mem_lend puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         MdAttr::default()
     }
+
     fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("allocate"))
     }
+
     fn mem_register(&mut self, _: RecvBuf) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("register"))
     }
+
     fn mem_view(&self, _: MemHandle) -> Option<View<'_>> {
         None
     }
+
     fn mem_release(&mut self, _: MemHandle) -> Result<Option<RecvBuf>, MemError> {
         Err(MemError::NoSuch)
     }
+
     fn rkey_pack(&self, _: MemHandle) -> Result<Vec<u8>, MemError> {
         Err(MemError::NoSuch)
     }
+
     fn rkey_unpack(&mut self, _: EpId, _: &[u8]) -> Result<RkeyId, MemError> {
         Err(MemError::Unsupported("open keys"))
     }
+
     fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
         None
     }
+
     fn rkey_release(&mut self, _: RkeyId) {}
+
     fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
         None
     }
@@ -380,15 +392,20 @@ impl<const FAULT: Fault> MemoryDomain for HubIface<FAULT> {
 
 // SAFETY: slices are copied in the call that posts, or in that which delivers them and reports it.
 unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
+    lacks! { explain }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
+
     fn address(&self) -> Vec<u8> {
         vec![b'h', b'u', b'b', self.me as u8, !(self.me as u8)]
     }
+
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
         self.peer_of(address).map(|_| ())
     }
+
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let to = self.peer_of(address)?;
         let endpoint = Endpoint { to, state: State::Open, in_flight: Vec::new() };
@@ -400,9 +417,11 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         }
         Ok(EpId(index as u32))
     }
+
     fn source_of(&self, address: &[u8]) -> Option<Source> {
         self.peer_of(address).ok().map(|index| Source(index as u32))
     }
+
     fn disconnect(&mut self, ep: EpId) {
         if let Some(endpoint) = self.endpoints.get_mut(ep.0 as usize) {
             endpoint.state = State::Free;
@@ -410,6 +429,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         self.waiters.retain(|&waiting| waiting != ep);
         self.events.retain(|event| event.0.is_some() || event.1 != ep);
     }
+
     fn am_short(
         &mut self,
         ep: EpId,
@@ -424,6 +444,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         let (from, header, payload) = (self.me, *header, payload.to_vec());
         self.post(to, || Letter { from, id, header, payload, packed: false, token: None })
     }
+
     fn am_bcopy(
         &mut self,
         ep: EpId,
@@ -446,6 +467,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         })?;
         Ok(packed)
     }
+
     fn am_zcopy(
         &mut self,
         ep: EpId,
@@ -471,20 +493,25 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         self.endpoints[ep.0 as usize].in_flight.extend(token);
         Ok(Posted::InFlight)
     }
+
     fn flush(&mut self, ep: EpId, _: Token) -> Result<Posted, PostError> {
         self.endpoint(ep).map(|_| Posted::Done)
     }
+
     fn flush_all(&mut self, _: Token) -> Result<Posted, PostError> {
         Ok(Posted::Done)
     }
+
     fn fence(&mut self) -> Result<(), PostError> {
         Ok(())
     }
+
     fn want_writable(&mut self, ep: EpId) {
         if self.endpoint(ep).is_ok() && !self.waiters.contains(&ep) {
             self.waiters.push_back(ep);
         }
     }
+
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         let budget = budget + u32::from(FAULT == OVERDRAW);
@@ -512,23 +539,33 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         }
         events
     }
-    fn release(&mut self, desc: Desc) {
-        self.kept.remove(desc.0);
-    }
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        if desc.0 == Key::NONE {
-            return None;
-        }
-        let bytes = self.kept.get(desc.0)?;
-        // SAFETY: the bytes stay in the slab while `self` is borrowed, and the view is only read.
-        Some(unsafe { View::from_raw(bytes.as_ptr().cast_mut(), bytes.len()) })
-    }
+
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         self.endpoint(ep).map(|_| ())
     }
+
+    fn invalidate(&mut self, ep: EpId) {
+        if self.endpoint(ep).is_ok() {
+            self.fail(ep.0 as usize);
+        }
+    }
+
+    fn all_sent(&mut self) -> bool {
+        true
+    }
+}
+
+impl<const FAULT: Fault> OneSided for HubIface<FAULT> {
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic_post atomic_fetch }
+}
+
+impl<const FAULT: Fault> Wakeup for HubIface<FAULT> {
+    forward! { [this => this.doorbell] disarm }
+
     fn doorbell(&self) -> Option<&Doorbell> {
         Some(&self.doorbell)
     }
+
     fn arm(&mut self, descriptor: bool) -> Armed {
         self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
         self.look();
@@ -540,16 +577,32 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         }
         Armed::Ready
     }
-    fn disarm(&mut self) {
-        self.doorbell.disarm();
-    }
+
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         let system = |source: io::Error| OpenError::System { act: "make a descriptor", source };
         self.doorbell.event_fd().map_err(system)
     }
-    fn invalidate(&mut self, ep: EpId) {
-        if self.endpoint(ep).is_ok() {
-            self.fail(ep.0 as usize);
-        }
+}
+
+impl<const FAULT: Fault> KeptArrivals for HubIface<FAULT> {
+    fn release(&mut self, desc: Desc) {
+        self.kept.remove(desc.0);
     }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        if desc.0 == Key::NONE {
+            return None;
+        }
+        let bytes = self.kept.get(desc.0)?;
+        // SAFETY: the bytes stay in the slab while `self` is borrowed, and the view is only read.
+        Some(unsafe { View::from_raw(bytes.as_ptr().cast_mut(), bytes.len()) })
+    }
+}
+
+impl<const FAULT: Fault> TagOffload for HubIface<FAULT> {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl<const FAULT: Fault> SignalSafe for HubIface<FAULT> {
+    lacks! { turn }
 }

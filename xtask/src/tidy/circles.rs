@@ -124,7 +124,6 @@ const ON_CIRCLES: &[(&str, &[&str])] = &[
             "worker",
         ],
     ),
-    ("bowline-uct", &["iface", "md", "sink", "turn"]),
 ];
 
 /// What the modules of one crate use.

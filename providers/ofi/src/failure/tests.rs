@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
-    Arrival, EpId, Iface as _, LocalSlice, MemoryDomain as _, PeerFailure, Posted, RemoteSlice,
-    Sink, Source, Token, Verdict,
+    Arrival, EpId, Iface as _, LocalSlice, MemoryDomain as _, OneSided as _, PeerFailure, Posted,
+    RemoteSlice, Sink, Source, Token, Verdict,
 };
 
 use crate::{OfiIface, OfiOptions};

@@ -6,15 +6,17 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
+    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
     MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, Unreachable,
+    RkeyId, SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::{Body, INLINE_BYTES, MYSELF, Missing, SelfIface};
 use crate::md::Domain;
 
 impl MemoryDomain for SelfIface {
+    lacks! { mem_expose puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         Domain::attr()
     }
@@ -68,6 +70,8 @@ impl MemoryDomain for SelfIface {
 
 // SAFETY: both sides of an operation are here, and it is copied in the call that posts it.
 unsafe impl Iface for SelfIface {
+    lacks! { explain }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -146,89 +150,6 @@ unsafe impl Iface for SelfIface {
         self.lend(ep, id, header, payload, token)
     }
 
-    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        self.put_bytes(ep, bytes, to)
-    }
-
-    fn put_bcopy(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.put_packed(ep, max_len, pack, to)
-    }
-
-    fn put_zcopy(
-        &mut self,
-        ep: EpId,
-        from: &[LocalSlice],
-        to: RemoteSlice,
-        _token: Token,
-    ) -> Result<Posted, PostError> {
-        self.put_pieces(ep, from, to)
-    }
-
-    fn put_notify(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-        id: AmId,
-        header: &AmHeader,
-    ) -> Result<(), PostError> {
-        self.check_open(ep)?;
-        // The slot of the notification first: a put without it would be observable.
-        if self.queue.is_full() {
-            return Err(self.refuse(ep, Missing::Slot));
-        }
-        self.put_bytes(ep, bytes, to)?;
-        self.push_inline(id, header, &[]);
-        Ok(())
-    }
-
-    fn get_bcopy(
-        &mut self,
-        ep: EpId,
-        from: RemoteSlice,
-        len: usize,
-        unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        self.get_packed(ep, from, len, unpack)
-    }
-
-    fn get_zcopy(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        _token: Token,
-    ) -> Result<Posted, PostError> {
-        self.get_pieces(ep, to, from)
-    }
-
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at).map(|_| ())
-    }
-
-    fn atomic_fetch(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-        _token: Token,
-    ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at).map(Some)
-    }
-
     fn flush(&mut self, ep: EpId, _token: Token) -> Result<Posted, PostError> {
         self.check_open(ep)?;
         Self::order_writes();
@@ -277,17 +198,21 @@ unsafe impl Iface for SelfIface {
         events
     }
 
-    fn release(&mut self, desc: Desc) {
-        self.pool.give_back(desc.0);
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.pool.view(desc.0)
-    }
-
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         self.check_open(ep)
     }
+
+    fn invalidate(&mut self, ep: EpId) {
+        self.fail_endpoint(ep);
+    }
+
+    fn all_sent(&mut self) -> bool {
+        true
+    }
+}
+
+impl Wakeup for SelfIface {
+    forward! { [this => this.doorbell] disarm }
 
     fn doorbell(&self) -> Option<&Doorbell> {
         Some(&self.doorbell)
@@ -309,18 +234,28 @@ unsafe impl Iface for SelfIface {
         Armed::Ready
     }
 
-    fn disarm(&mut self) {
-        self.doorbell.disarm();
-    }
-
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         self.doorbell.event_fd().map_err(|source| OpenError::System {
             act: "make the event descriptor of the self transport",
             source,
         })
     }
+}
 
-    fn invalidate(&mut self, ep: EpId) {
-        self.fail_endpoint(ep);
+impl KeptArrivals for SelfIface {
+    fn release(&mut self, desc: Desc) {
+        self.pool.give_back(desc.0);
     }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        self.pool.view(desc.0)
+    }
+}
+
+impl TagOffload for SelfIface {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for SelfIface {
+    lacks! { turn }
 }

@@ -2,9 +2,12 @@
 
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
-use bowline_uct::{AtomicOp, AtomicWidth, EpId, LocalSlice, PostError, Posted, RemoteSlice};
+use bowline_uct::{
+    AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted,
+    RemoteSlice, Token,
+};
 
-use super::SelfIface;
+use super::{Missing, SelfIface};
 
 /// The bytes of all pieces.
 fn total(pieces: &[LocalSlice], max_iov: usize) -> Result<usize, PostError> {
@@ -23,39 +26,6 @@ impl SelfIface {
     pub(super) fn order_writes() {
         // Release: pairs with the acquire load of whatever such a reader waits for.
         fence(Ordering::Release);
-    }
-
-    pub(super) fn put_bytes(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.check_open(ep)?;
-        if bytes.len() > self.attr.limits.put.max_short {
-            return Err(PostError::TooLong);
-        }
-        self.domain.reach(to, bytes.len())?.copy_in(bytes);
-        self.counters.puts += 1;
-        Ok(())
-    }
-
-    pub(super) fn put_packed(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.check_open(ep)?;
-        if max_len > self.attr.limits.put.max_bcopy {
-            return Err(PostError::TooLong);
-        }
-        // Packed where it belongs: there is no buffer between.
-        let len = pack(self.domain.reach(to, max_len)?);
-        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
-        self.counters.puts += 1;
-        Ok(len)
     }
 
     pub(super) fn put_pieces(
@@ -77,22 +47,6 @@ impl SelfIface {
         }
         self.counters.puts += 1;
         Ok(Posted::Done)
-    }
-
-    pub(super) fn get_packed(
-        &mut self,
-        ep: EpId,
-        from: RemoteSlice,
-        len: usize,
-        unpack: &mut dyn FnMut(View<'_>),
-    ) -> Result<(), PostError> {
-        self.check_open(ep)?;
-        if len > self.attr.limits.get.max_bcopy {
-            return Err(PostError::TooLong);
-        }
-        unpack(self.domain.reach(from, len)?);
-        self.counters.gets += 1;
-        Ok(())
     }
 
     pub(super) fn get_pieces(
@@ -127,5 +81,110 @@ impl SelfIface {
         let old = op.perform(word, width).ok_or(PostError::BadArgument)?;
         self.counters.atomics += 1;
         Ok(old)
+    }
+}
+
+impl OneSided for SelfIface {
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        self.check_open(ep)?;
+        if bytes.len() > self.attr.limits.put.max_short {
+            return Err(PostError::TooLong);
+        }
+        self.domain.reach(to, bytes.len())?.copy_in(bytes);
+        self.counters.puts += 1;
+        Ok(())
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.check_open(ep)?;
+        if max_len > self.attr.limits.put.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        // Packed where it belongs: there is no buffer between.
+        let len = pack(self.domain.reach(to, max_len)?);
+        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        self.counters.puts += 1;
+        Ok(len)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        _token: Token,
+    ) -> Result<Posted, PostError> {
+        self.put_pieces(ep, from, to)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: AmId,
+        header: &AmHeader,
+    ) -> Result<(), PostError> {
+        self.check_open(ep)?;
+        // The slot of the notification first: a put without it would be observable.
+        if self.queue.is_full() {
+            return Err(self.refuse(ep, Missing::Slot));
+        }
+        self.put_short(ep, bytes, to)?;
+        self.push_inline(id, header, &[]);
+        Ok(())
+    }
+
+    fn get_bcopy(
+        &mut self,
+        ep: EpId,
+        from: RemoteSlice,
+        len: usize,
+        unpack: &mut dyn FnMut(View<'_>),
+    ) -> Result<(), PostError> {
+        self.check_open(ep)?;
+        if len > self.attr.limits.get.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        unpack(self.domain.reach(from, len)?);
+        self.counters.gets += 1;
+        Ok(())
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        _token: Token,
+    ) -> Result<Posted, PostError> {
+        self.get_pieces(ep, to, from)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at).map(|_| ())
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        _token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at).map(Some)
     }
 }

@@ -4,7 +4,7 @@
 
 use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bowline_base::words::{DirectWords, LineWords, Words};
-use bowline_uct::{Armed, PeerFailure};
+use bowline_uct::{Armed, PeerFailure, Wakeup};
 
 use super::*;
 use crate::area::Area;

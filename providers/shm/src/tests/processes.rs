@@ -6,8 +6,8 @@ use bowline_base::ring::promote::Sending;
 use bowline_base::scmp::slots_for;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_uct::{
-    Armed, Iface, LocalSlice, MemoryDomain, OpenError, PeerFailure, Posted, RemoteSlice,
-    WHOLE_PROCESS,
+    Armed, Iface, LocalSlice, MemoryDomain, OneSided, OpenError, PeerFailure, Posted, RemoteSlice,
+    WHOLE_PROCESS, Wakeup,
 };
 
 use super::*;

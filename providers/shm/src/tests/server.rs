@@ -4,7 +4,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Sleep;
 use bowline_base::scmp::Message;
 use bowline_base::sync::atomic::Ordering;
-use bowline_uct::{Armed, LocalSlice, MemoryDomain, Posted, RemoteSlice};
+use bowline_uct::{Armed, LocalSlice, MemoryDomain, OneSided, Posted, RemoteSlice, Wakeup};
 
 use super::*;
 use crate::addr::start_time;

@@ -3,8 +3,8 @@
 //! is everybody's.
 
 use bowline_base::sync::atomic::Ordering;
-use bowline_uct::conformance::skipped;
 use bowline_uct::{Armed, MemoryDomain};
+use bowline_uct::{Wakeup, conformance::skipped};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 
 use super::*;

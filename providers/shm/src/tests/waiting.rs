@@ -2,7 +2,7 @@
 
 use bowline_base::doorbell::Sleep;
 use bowline_base::doorbell::space::{self, Sleeper};
-use bowline_uct::Armed;
+use bowline_uct::{Armed, Wakeup};
 
 use super::*;
 use crate::wait::Going;

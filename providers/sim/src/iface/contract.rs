@@ -6,9 +6,9 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Caps, Desc, EpId, Iface, IfaceAttr, LocalSlice,
-    MdAttr, MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RemoteSlice, RkeyId,
-    Sink, Source, Token, Unreachable,
+    AmHeader, AmId, Armed, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RkeyId, SignalSafe, Sink,
+    Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::SimIface;
@@ -72,6 +72,8 @@ impl SimIface {
 }
 
 impl MemoryDomain for SimIface {
+    lacks! { puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         if self.offers_memory().is_err() {
             return MdAttr::default();
@@ -146,6 +148,8 @@ impl MemoryDomain for SimIface {
 // SAFETY: the network touches slices in its events only, which name the operation; an operation that has been
 // reported, or whose interface is gone, is found no more by them.
 unsafe impl Iface for SimIface {
+    lacks! { explain }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -220,72 +224,6 @@ unsafe impl Iface for SimIface {
         Ok(Posted::InFlight)
     }
 
-    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        self.put_packed(ep, bytes.len(), &mut |room| room.copy_in(bytes), to).map(drop)
-    }
-
-    fn put_bcopy(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.put_packed(ep, max_len, pack, to)
-    }
-
-    fn put_zcopy(
-        &mut self,
-        ep: EpId,
-        from: &[LocalSlice],
-        to: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.put_pieces(ep, from, to, token)
-    }
-
-    fn put_notify(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-        id: AmId,
-        header: &AmHeader,
-    ) -> Result<(), PostError> {
-        self.put_and_notify(ep, bytes, to, id, header)
-    }
-
-    fn get_zcopy(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.get_pieces(ep, to, from, token)
-    }
-
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at, Token::NONE)
-    }
-
-    fn atomic_fetch(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-        token: Token,
-    ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at, token).map(|()| None)
-    }
-
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         let peer = self.check_open(ep)?;
         self.begin_flush(Some(peer), token)
@@ -324,18 +262,6 @@ unsafe impl Iface for SimIface {
         events
     }
 
-    fn release(&mut self, desc: Desc) {
-        let full = !self.has_spare();
-        if self.kept.remove(desc.0).is_some() && full {
-            // A message may have waited for the spare.
-            self.doorbell.ring();
-        }
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.kept.get(desc.0).map(Bytes::view)
-    }
-
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         let peer = self.check_open(ep)?;
         if !self.attr.caps.contains(Caps::EP_CHECK) {
@@ -349,6 +275,18 @@ unsafe impl Iface for SimIface {
             None => Ok(()),
         }
     }
+
+    fn invalidate(&mut self, ep: EpId) {
+        self.fail_endpoint(ep);
+    }
+
+    fn all_sent(&mut self) -> bool {
+        true
+    }
+}
+
+impl Wakeup for SimIface {
+    forward! { [this => this.doorbell] disarm }
 
     fn doorbell(&self) -> Option<&Doorbell> {
         Some(&self.doorbell)
@@ -371,20 +309,34 @@ unsafe impl Iface for SimIface {
         Armed::Ready
     }
 
-    fn disarm(&mut self) {
-        self.doorbell.disarm();
-    }
-
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         self.doorbell.event_fd().map_err(|source| OpenError::System {
             act: "make the event descriptor of a simulated interface",
             source,
         })
     }
+}
 
-    fn invalidate(&mut self, ep: EpId) {
-        self.fail_endpoint(ep);
+impl KeptArrivals for SimIface {
+    fn release(&mut self, desc: Desc) {
+        let full = !self.has_spare();
+        if self.kept.remove(desc.0).is_some() && full {
+            // A message may have waited for the spare.
+            self.doorbell.ring();
+        }
     }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        self.kept.get(desc.0).map(Bytes::view)
+    }
+}
+
+impl TagOffload for SimIface {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for SimIface {
+    lacks! { turn }
 }
 
 impl SimIface {

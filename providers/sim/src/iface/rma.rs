@@ -3,8 +3,8 @@
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, PeerFailure, PostError,
-    Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS,
+    AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, OneSided, PeerFailure,
+    PostError, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS, lacks,
 };
 
 use super::SimIface;
@@ -118,7 +118,52 @@ impl SimIface {
         Ok(len)
     }
 
-    pub(super) fn put_pieces(
+    pub(super) fn atomic(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<(), PostError> {
+        self.one_sided()?;
+        self.check_open(ep)?;
+        let bytes = width.bytes();
+        if !at.address.is_multiple_of(bytes as u64) {
+            return Err(PostError::BadArgument);
+        }
+        let (peer, at) = self.admit(ep, at, bytes, false)?;
+        self.post(peer, token, Kind::Atomic { at, op, width }, bytes);
+        Ok(())
+    }
+}
+
+/// The bytes of all pieces.
+fn pieces(slices: &[LocalSlice]) -> Result<usize, PostError> {
+    if slices.len() > MAX_IOV {
+        return Err(PostError::BadArgument);
+    }
+    total(slices).ok_or(PostError::TooLong)
+}
+
+impl OneSided for SimIface {
+    lacks! { get_bcopy }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        self.put_packed(ep, bytes.len(), &mut |room| room.copy_in(bytes), to).map(drop)
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        self.put_packed(ep, max_len, pack, to)
+    }
+
+    fn put_zcopy(
         &mut self,
         ep: EpId,
         from: &[LocalSlice],
@@ -135,7 +180,7 @@ impl SimIface {
         Ok(Posted::InFlight)
     }
 
-    pub(super) fn put_and_notify(
+    fn put_notify(
         &mut self,
         ep: EpId,
         bytes: &[u8],
@@ -168,7 +213,7 @@ impl SimIface {
         Ok(())
     }
 
-    pub(super) fn get_pieces(
+    fn get_zcopy(
         &mut self,
         ep: EpId,
         to: &[LocalSlice],
@@ -184,30 +229,24 @@ impl SimIface {
         Ok(Posted::InFlight)
     }
 
-    pub(super) fn atomic(
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at, Token::NONE)
+    }
+
+    fn atomic_fetch(
         &mut self,
         ep: EpId,
         op: AtomicOp,
         width: AtomicWidth,
         at: RemoteSlice,
         token: Token,
-    ) -> Result<(), PostError> {
-        self.one_sided()?;
-        self.check_open(ep)?;
-        let bytes = width.bytes();
-        if !at.address.is_multiple_of(bytes as u64) {
-            return Err(PostError::BadArgument);
-        }
-        let (peer, at) = self.admit(ep, at, bytes, false)?;
-        self.post(peer, token, Kind::Atomic { at, op, width }, bytes);
-        Ok(())
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at, token).map(|()| None)
     }
-}
-
-/// The bytes of all pieces.
-fn pieces(slices: &[LocalSlice]) -> Result<usize, PostError> {
-    if slices.len() > MAX_IOV {
-        return Err(PostError::BadArgument);
-    }
-    total(slices).ok_or(PostError::TooLong)
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd as _;
 
-use bowline_uct::{Armed, Iface};
+use bowline_uct::{Armed, Iface, Wakeup};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{ID, Raw, Side, options, until, watchdog, works};

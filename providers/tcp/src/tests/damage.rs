@@ -5,7 +5,8 @@ use std::net::Shutdown;
 use bowline_base::buffer::RecvBuf;
 use bowline_base::counters::CounterGroup as _;
 use bowline_uct::{
-    AmId, Iface, LocalSlice, MemoryDomain, PeerFailure, Posted, RemoteSlice, Source, Token,
+    AmId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure, Posted, RemoteSlice, Source,
+    Token,
 };
 
 use super::{ID, Raw, Side, options, pair, until, watchdog, works};

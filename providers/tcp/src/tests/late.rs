@@ -2,7 +2,9 @@
 //! back.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_uct::{Iface, LocalSlice, MemoryDomain as _, PeerFailure, Posted, RemoteSlice, Token};
+use bowline_uct::{
+    Iface, LocalSlice, MemoryDomain as _, OneSided, PeerFailure, Posted, RemoteSlice, Token,
+};
 
 use super::{Side, options, pair, until, watchdog};
 use crate::peer::State;

@@ -1,6 +1,6 @@
 //! Connections by socket address: private data, acceptance, rejection, failure.
 
-use bowline_uct::{Armed, EpId, Iface, PeerFailure};
+use bowline_uct::{Armed, EpId, Iface, PeerFailure, Wakeup};
 
 use super::{Side, options, until, watchdog};
 use crate::{ConnectError, ConnectId, Connected, ConnectionRequest, MAX_PRIVATE, TcpOptions};

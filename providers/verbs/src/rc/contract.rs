@@ -6,15 +6,17 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, Desc, EpId, Iface, IfaceAttr, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, Sink, Source, Token, Unreachable,
+    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
+    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RkeyId,
+    SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::RcIface;
 use crate::addr::{Address, KEY_BYTES};
 
 impl MemoryDomain for RcIface {
+    lacks! { mem_expose puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         MdAttr {
             can_alloc: true,
@@ -75,6 +77,8 @@ impl MemoryDomain for RcIface {
 // SAFETY: completions are those of the device, or come behind the error state of its queue pair, which ends
 // what the device does; queue pairs are destroyed before the memory is given back.
 unsafe impl Iface for RcIface {
+    lacks! { explain }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -140,72 +144,6 @@ unsafe impl Iface for RcIface {
         self.post_zcopy(ep, id, header, payload, token)
     }
 
-    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        self.short_put(ep, bytes, to)
-    }
-
-    fn put_bcopy(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.packed_put(ep, max_len, pack, to)
-    }
-
-    fn put_zcopy(
-        &mut self,
-        ep: EpId,
-        from: &[LocalSlice],
-        to: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.lent_transfer(ep, from, to, token, false)
-    }
-
-    fn put_notify(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-        id: AmId,
-        header: &AmHeader,
-    ) -> Result<(), PostError> {
-        self.put_and_notify(ep, bytes, to, id, header)
-    }
-
-    fn get_zcopy(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.lent_transfer(ep, to, from, token, true)
-    }
-
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at, None)
-    }
-
-    fn atomic_fetch(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-        token: Token,
-    ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at, Some(token)).map(|()| None)
-    }
-
     fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         self.flush_endpoint(ep, token)
     }
@@ -227,20 +165,20 @@ unsafe impl Iface for RcIface {
         self.make_progress(sink, budget)
     }
 
-    fn release(&mut self, desc: Desc) {
-        self.receive.release(desc);
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.receive.payload(desc)
-    }
-
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         let number = self.open_peer(ep)?;
         self.probe(number);
         Ok(())
     }
 
+    fn invalidate(&mut self, ep: EpId) {
+        if self.open_peer(ep).is_ok() {
+            self.drain_then_break(ep.0, PeerFailure::Unreachable);
+        }
+    }
+}
+
+impl Wakeup for RcIface {
     fn doorbell(&self) -> Option<&Doorbell> {
         None
     }
@@ -277,10 +215,20 @@ unsafe impl Iface for RcIface {
         }
         Ok(self.poller.as_ref().expect("made just now").as_fd())
     }
+}
 
-    fn invalidate(&mut self, ep: EpId) {
-        if self.open_peer(ep).is_ok() {
-            self.drain_then_break(ep.0, PeerFailure::Unreachable);
-        }
+impl KeptArrivals for RcIface {
+    forward! { [this => this.receive] release }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        self.receive.payload(desc)
     }
+}
+
+impl TagOffload for RcIface {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for RcIface {
+    lacks! { turn }
 }

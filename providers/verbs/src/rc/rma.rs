@@ -15,7 +15,9 @@
 
 use bowline_base::view::View;
 use bowline_uct::runtime::CompletionOf;
-use bowline_uct::{EpId, LocalSlice, PostError, Posted, RemoteSlice, Token};
+use bowline_uct::{
+    AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted, RemoteSlice, Token, lacks,
+};
 
 use super::peer::{Holds, Op, Waiting};
 use super::post::cannot_lend;
@@ -39,57 +41,6 @@ impl RcIface {
         }
         self.ask(number);
         Err(self.refuse())
-    }
-
-    pub(super) fn short_put(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-    ) -> Result<(), PostError> {
-        if bytes.len() > self.attr.limits.put.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let (number, key) = self.target(ep, to, bytes.len())?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        self.room_or_refuse(number)?;
-        let work = Work::Write { address: to.address, key };
-        self.push_here(number, work, Bytes::Inline(bytes, &[]), Op::NOTHING, false)
-    }
-
-    pub(super) fn packed_put(
-        &mut self,
-        ep: EpId,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        if max_len > self.attr.limits.put.max_bcopy {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let (number, key) = self.target(ep, to, max_len)?;
-        self.room_or_refuse(number)?;
-        let Some(buffer) = self.send.take() else {
-            return Err(self.refuse());
-        };
-        let room = self.send.view(buffer).slice(0, max_len).expect("limits were checked");
-        let len = pack(room).min(max_len);
-        if len == 0 {
-            self.send.give(buffer);
-            return Ok(0);
-        }
-        let piece = [self.send.piece(buffer, len)];
-        let op = Op { holds: Holds::Buffer(buffer), ..Op::NOTHING };
-        let work = Work::Write { address: to.address, key };
-        if let Err(error) = self.push(number, work, Bytes::Registered(&piece), op, false) {
-            self.send.give(buffer);
-            return Err(error);
-        }
-        Ok(len)
     }
 
     /// A put or a get of memory that stays where it is.
@@ -132,22 +83,6 @@ impl RcIface {
         let op = Op { token, holds: Holds::Lent(pieces.lent, None), reads: get };
         self.push_lent(number, work, &pieces.sges, op)?;
         Ok(Posted::InFlight)
-    }
-
-    pub(super) fn put_and_notify(
-        &mut self,
-        ep: EpId,
-        bytes: &[u8],
-        to: RemoteSlice,
-        id: bowline_uct::AmId,
-        header: &bowline_uct::AmHeader,
-    ) -> Result<(), PostError> {
-        if bytes.len() > self.attr.limits.put.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let (number, key) = self.target(ep, to, bytes.len())?;
-        self.post_put_notify(number, bytes, Work::Write { address: to.address, key }, id, header)
     }
 
     /// Answers `waiter` when everything posted to the peer is complete. `Ok(false)`: it is
@@ -209,5 +144,112 @@ impl RcIface {
         for peer in &mut self.peers {
             peer.fence = peer.link.as_ref().is_some_and(|link| link.reads > 0);
         }
+    }
+}
+
+impl OneSided for RcIface {
+    lacks! { get_bcopy }
+
+    fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
+        if bytes.len() > self.attr.limits.put.max_short {
+            self.open_peer(ep)?;
+            return Err(PostError::TooLong);
+        }
+        let (number, key) = self.target(ep, to, bytes.len())?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.room_or_refuse(number)?;
+        let work = Work::Write { address: to.address, key };
+        self.push_here(number, work, Bytes::Inline(bytes, &[]), Op::NOTHING, false)
+    }
+
+    fn put_bcopy(
+        &mut self,
+        ep: EpId,
+        max_len: usize,
+        pack: &mut dyn FnMut(View<'_>) -> usize,
+        to: RemoteSlice,
+    ) -> Result<usize, PostError> {
+        if max_len > self.attr.limits.put.max_bcopy {
+            self.open_peer(ep)?;
+            return Err(PostError::TooLong);
+        }
+        let (number, key) = self.target(ep, to, max_len)?;
+        self.room_or_refuse(number)?;
+        let Some(buffer) = self.send.take() else {
+            return Err(self.refuse());
+        };
+        let room = self.send.view(buffer).slice(0, max_len).expect("limits were checked");
+        let len = pack(room).min(max_len);
+        if len == 0 {
+            self.send.give(buffer);
+            return Ok(0);
+        }
+        let piece = [self.send.piece(buffer, len)];
+        let op = Op { holds: Holds::Buffer(buffer), ..Op::NOTHING };
+        let work = Work::Write { address: to.address, key };
+        if let Err(error) = self.push(number, work, Bytes::Registered(&piece), op, false) {
+            self.send.give(buffer);
+            return Err(error);
+        }
+        Ok(len)
+    }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.lent_transfer(ep, from, to, token, false)
+    }
+
+    fn put_notify(
+        &mut self,
+        ep: EpId,
+        bytes: &[u8],
+        to: RemoteSlice,
+        id: bowline_uct::AmId,
+        header: &bowline_uct::AmHeader,
+    ) -> Result<(), PostError> {
+        if bytes.len() > self.attr.limits.put.max_short {
+            self.open_peer(ep)?;
+            return Err(PostError::TooLong);
+        }
+        let (number, key) = self.target(ep, to, bytes.len())?;
+        self.post_put_notify(number, bytes, Work::Write { address: to.address, key }, id, header)
+    }
+
+    fn get_zcopy(
+        &mut self,
+        ep: EpId,
+        to: &[LocalSlice],
+        from: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        self.lent_transfer(ep, to, from, token, true)
+    }
+
+    fn atomic_post(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+    ) -> Result<(), PostError> {
+        self.atomic(ep, op, width, at, None)
+    }
+
+    fn atomic_fetch(
+        &mut self,
+        ep: EpId,
+        op: AtomicOp,
+        width: AtomicWidth,
+        at: RemoteSlice,
+        token: Token,
+    ) -> Result<Option<u64>, PostError> {
+        self.atomic(ep, op, width, at, Some(token)).map(|()| None)
     }
 }

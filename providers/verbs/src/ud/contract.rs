@@ -7,8 +7,9 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, MdAttr, MemError, MemHandle, MemoryDomain,
-    OpenError, PeerFailure, PostError, Posted, RkeyId, Sink, Source, Token, Unreachable,
+    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle,
+    MemoryDomain, OneSided, OpenError, PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink,
+    Source, TagOffload, Token, Unreachable, Wakeup, lacks,
 };
 
 use super::UdIface;
@@ -17,6 +18,8 @@ use crate::addr::Address;
 const NO_ACCESS: MemError = MemError::Unsupported("reach a peer's memory by datagrams");
 
 impl MemoryDomain for UdIface {
+    lacks! { mem_expose mem_lend puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         MdAttr::default()
     }
@@ -59,6 +62,8 @@ impl MemoryDomain for UdIface {
 // SAFETY: completions are those of the device, or come behind the reset of its queue pair, which ends what
 // the device does; queue pairs are destroyed before the memory is given back.
 unsafe impl Iface for UdIface {
+    lacks! { explain am_zcopy }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -139,19 +144,22 @@ unsafe impl Iface for UdIface {
         self.make_progress(sink, budget)
     }
 
-    fn release(&mut self, desc: Desc) {
-        self.receive.release(desc);
-        self.ask_again();
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.receive.payload(desc)
-    }
-
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         self.open_peer(ep).map(|_| ())
     }
 
+    fn invalidate(&mut self, ep: EpId) {
+        if self.open_peer(ep).is_ok() {
+            self.break_link(ep.0, PeerFailure::Unreachable);
+        }
+    }
+}
+
+impl OneSided for UdIface {
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic_post atomic_fetch }
+}
+
+impl Wakeup for UdIface {
     fn doorbell(&self) -> Option<&Doorbell> {
         None
     }
@@ -181,10 +189,23 @@ unsafe impl Iface for UdIface {
         let (poller, _) = self.poller.as_ref().expect("made just now");
         Ok(poller.as_fd())
     }
+}
 
-    fn invalidate(&mut self, ep: EpId) {
-        if self.open_peer(ep).is_ok() {
-            self.break_link(ep.0, PeerFailure::Unreachable);
-        }
+impl KeptArrivals for UdIface {
+    fn release(&mut self, desc: Desc) {
+        self.receive.release(desc);
+        self.ask_again();
     }
+
+    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
+        self.receive.payload(desc)
+    }
+}
+
+impl TagOffload for UdIface {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for UdIface {
+    lacks! { turn }
 }

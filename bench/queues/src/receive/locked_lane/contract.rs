@@ -4,40 +4,51 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::{
-    AddrReader, AmHeader, AmId, Armed, BorrowedFd, Desc, EpId, Iface, IfaceAttr, MdAttr, MemError,
-    MemHandle, MemoryDomain, OpenError, PostError, Posted, RkeyId, Sink, Source, Token,
-    Unreachable,
+    AddrReader, AmHeader, AmId, Armed, BorrowedFd, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
+    MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PostError, Posted, RkeyId,
+    SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, lacks,
 };
 use std::collections::VecDeque;
 
 use super::{Link, LockedLane, Note, Step};
 
 impl MemoryDomain for LockedLane {
+    lacks! { mem_expose mem_lend puts_end_last }
+
     fn md_attr(&self) -> MdAttr {
         MdAttr::default()
     }
+
     fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("allocate memory"))
     }
+
     fn mem_register(&mut self, _: RecvBuf) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("register memory"))
     }
+
     fn mem_view(&self, _: MemHandle) -> Option<View<'_>> {
         None
     }
+
     fn mem_release(&mut self, _: MemHandle) -> Result<Option<RecvBuf>, MemError> {
         Err(MemError::NoSuch)
     }
+
     fn rkey_pack(&self, _: MemHandle) -> Result<Vec<u8>, MemError> {
         Err(MemError::NoSuch)
     }
+
     fn rkey_unpack(&mut self, _: EpId, _: &[u8]) -> Result<RkeyId, MemError> {
         Err(MemError::Unsupported("open keys"))
     }
+
     fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
         None
     }
+
     fn rkey_release(&mut self, _: RkeyId) {}
+
     fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
         None
     }
@@ -65,17 +76,22 @@ impl<'a> Address<'a> {
 
 // SAFETY: the only slices that are lent come from here, and their completions are those of the interface below.
 unsafe impl Iface for LockedLane {
+    lacks! { explain am_zcopy }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
+
     fn address(&self) -> Vec<u8> {
         self.own_address.clone()
     }
+
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
         let theirs = Address::parse(address);
         let theirs = theirs.ok_or_else(|| Unreachable::because("no locked queue"))?;
         self.below.reachable(theirs.below)
     }
+
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let bad = || OpenError::BadAddress("no locked queue".to_owned());
         let Address { base, slots, key, below, .. } = Address::parse(address).ok_or_else(bad)?;
@@ -100,10 +116,13 @@ unsafe impl Iface for LockedLane {
         });
         Ok(EpId(self.links.len() as u32 - 1))
     }
+
     fn source_of(&self, address: &[u8]) -> Option<Source> {
         Some(Source(Address::parse(address)?.number))
     }
+
     fn disconnect(&mut self, _: EpId) {}
+
     fn all_sent(&mut self) -> bool {
         let quiet = |link: &Link| {
             let idle = matches!(link.step, Step::Ready | Step::Broken);
@@ -111,6 +130,7 @@ unsafe impl Iface for LockedLane {
         };
         self.links.iter().all(quiet) && self.below.all_sent()
     }
+
     fn am_short(
         &mut self,
         ep: EpId,
@@ -122,6 +142,7 @@ unsafe impl Iface for LockedLane {
         self.accept(ep, id, header, payload);
         Ok(())
     }
+
     fn am_bcopy(
         &mut self,
         ep: EpId,
@@ -137,20 +158,25 @@ unsafe impl Iface for LockedLane {
         self.accept(ep, id, header, &bytes);
         Ok(len)
     }
+
     fn flush(&mut self, _: EpId, _: Token) -> Result<Posted, PostError> {
         Err(PostError::Unsupported)
     }
+
     fn flush_all(&mut self, _: Token) -> Result<Posted, PostError> {
         Err(PostError::Unsupported)
     }
+
     fn fence(&mut self) -> Result<(), PostError> {
         Err(PostError::Unsupported)
     }
+
     fn want_writable(&mut self, ep: EpId) {
         if let Some(link) = self.links.get_mut(ep.0 as usize) {
             link.asked = true;
         }
     }
+
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         self.below.progress(&mut self.notes, 64);
         for note in std::mem::take(&mut self.notes.0) {
@@ -176,26 +202,50 @@ unsafe impl Iface for LockedLane {
         }
         events + self.receive(sink, budget)
     }
-    fn release(&mut self, _: Desc) {}
-    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
-        None
-    }
+
     fn check(&mut self, _: EpId) -> Result<(), PostError> {
         Err(PostError::Unsupported)
     }
-    fn doorbell(&self) -> Option<&Doorbell> {
-        None
-    }
-    fn arm(&mut self, _: bool) -> Armed {
-        Armed::Busy
-    }
-    fn disarm(&mut self) {}
-    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        Err(OpenError::Limit("a locked queue wakes nobody".to_owned()))
-    }
+
     fn invalidate(&mut self, ep: EpId) {
         if let Some(link) = self.links.get_mut(ep.0 as usize) {
             link.step = Step::Broken;
         }
     }
+}
+
+impl OneSided for LockedLane {
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic_post atomic_fetch }
+}
+
+impl Wakeup for LockedLane {
+    fn doorbell(&self) -> Option<&Doorbell> {
+        None
+    }
+
+    fn arm(&mut self, _: bool) -> Armed {
+        Armed::Busy
+    }
+
+    fn disarm(&mut self) {}
+
+    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        Err(OpenError::Limit("a locked queue wakes nobody".to_owned()))
+    }
+}
+
+impl KeptArrivals for LockedLane {
+    fn release(&mut self, _: Desc) {}
+
+    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
+        None
+    }
+}
+
+impl TagOffload for LockedLane {
+    lacks! { tag_send tag_recv tag_cancel tag_limits }
+}
+
+impl SignalSafe for LockedLane {
+    lacks! { turn }
 }

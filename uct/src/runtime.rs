@@ -5,6 +5,7 @@
 //! | [`EpTable`] | endpoints by number, and which of them may take operations |
 //! | [`EventQueue`] | completions and failures until `progress` reports them; flushes of several endpoints |
 //! | [`WritableList`] | endpoints that asked for [`Sink::writable`](crate::Sink::writable), in fair order |
+//! | [`MemoryTable`] | memory that peers may reach, by handle |
 //! | [`NumberTable`] | what an interface over another one knows of the other's endpoints and senders |
 //!
 //! A transport takes the parts that fit it. None of them posts, blocks or logs, and the contract does not
@@ -12,10 +13,12 @@
 
 mod endpoints;
 mod events;
+mod memory;
 mod numbers;
 mod writable;
 
 pub use endpoints::EpTable;
 pub use events::{CompletionOf, Event, EventQueue};
+pub use memory::MemoryTable;
 pub use numbers::NumberTable;
 pub use writable::WritableList;

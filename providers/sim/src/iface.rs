@@ -14,14 +14,14 @@ use std::sync::Arc;
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::slab::Slab;
-use bowline_uct::runtime::{EpTable, EventQueue, WritableList};
+use bowline_uct::runtime::{EpTable, EventQueue, MemoryTable, WritableList};
 use bowline_uct::{
     Arrival, Desc, EpId, IfaceAttr, OpenError, PeerFailure, PostError, Sink, Source, Token,
     Unreachable, Verdict,
 };
 
 use crate::caps::{self, INLINE_BYTES};
-use crate::md::{Domain, Opened};
+use crate::md::Opened;
 use crate::net::{Cancel, Item};
 use crate::network::Network;
 use crate::options::Drive;
@@ -53,7 +53,7 @@ pub struct SimIface {
     whole_process: bool,
     /// Zcopy operations that may still be posted.
     permits: u32,
-    domain: Domain,
+    domain: MemoryTable,
     keys: Slab<Opened>,
     endpoints: EpTable<Endpoint>,
     by_peer: BTreeMap<u32, EpId>,
@@ -96,7 +96,7 @@ impl SimIface {
             spares,
             whole_process,
             permits,
-            domain: Domain::default(),
+            domain: MemoryTable::default(),
             keys: Slab::default(),
             endpoints: EpTable::default(),
             by_peer: BTreeMap::new(),

@@ -13,7 +13,7 @@ use bowline_uct::{
 use rustix::event::epoll::EventFlags;
 
 use crate::iface::{Rkey, TcpIface, tag};
-use crate::md::{Domain, Packed};
+use crate::md::{ATTR, KEY_BYTES, Packed};
 use crate::peer::State;
 use crate::watcher::Watcher;
 
@@ -21,11 +21,11 @@ impl MemoryDomain for TcpIface {
     lacks! { puts_end_last }
 
     fn md_attr(&self) -> MdAttr {
-        Domain::attr()
+        ATTR
     }
 
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.domain.alloc(len)
+        self.domain.alloc("allocate memory of the tcp transport", len)
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
@@ -49,7 +49,7 @@ impl MemoryDomain for TcpIface {
     }
 
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.domain.pack(self.uid, handle).map(Vec::from).ok_or(MemError::NoSuch)
+        self.packed_key(handle).map(Vec::from).ok_or(MemError::NoSuch)
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
@@ -77,7 +77,7 @@ impl MemoryDomain for TcpIface {
     }
 
     fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
-        let packed = self.domain.key_of(self.uid, start, len)?;
+        let packed = self.packed_key(self.domain.allocation_of(start, len)?)?;
         out.get_mut(..packed.len())?.copy_from_slice(&packed);
         Some(packed.len())
     }
@@ -250,6 +250,11 @@ impl SignalSafe for TcpIface {
 }
 
 impl TcpIface {
+    fn packed_key(&self, handle: MemHandle) -> Option<[u8; KEY_BYTES]> {
+        let (address, len) = self.domain.place(handle)?;
+        Some(Packed { uid: self.uid, handle: handle.0.to_wire(), address, len }.pack())
+    }
+
     /// Lets the event descriptor hear the doorbell too, where it is ours.
     fn watch_bell(&mut self) -> Result<(), OpenError> {
         if self.bell_watched || !self.own_bell {

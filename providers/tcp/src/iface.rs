@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::slab::Slab;
-use bowline_uct::runtime::{EventQueue, WritableList};
+use bowline_uct::runtime::{EventQueue, MemoryTable, WritableList};
 use bowline_uct::{AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, Token};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
@@ -20,7 +20,6 @@ use crate::frame::{HEADER_BYTES, MAX_RMA};
 use crate::handshake::Handshake;
 use crate::interfaces::{self, Choice};
 use crate::listener::Listening;
-use crate::md::Domain;
 use crate::options::TcpOptions;
 use crate::peer::Peer;
 use crate::receive::Receiver;
@@ -136,7 +135,7 @@ pub struct TcpIface {
     pub(crate) outcomes: crate::listener::Outcomes,
     pub(crate) next_handshake: u64,
     pub(crate) attempts: u64,
-    pub(crate) domain: Domain,
+    pub(crate) domain: MemoryTable,
     pub(crate) rkeys: Slab<Rkey>,
     pub(crate) bell: Doorbell,
     /// Whether the doorbell is ours to arm.
@@ -281,7 +280,7 @@ impl TcpIface {
             outcomes: HashMap::new(),
             next_handshake: 1,
             attempts: 0,
-            domain: Domain::default(),
+            domain: MemoryTable::default(),
             rkeys: Slab::default(),
             bell,
             own_bell,

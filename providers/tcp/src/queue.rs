@@ -8,11 +8,11 @@
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 
+use bowline_uct::runtime::MemoryTable;
 use bowline_uct::{LocalSlice, MemHandle, Token};
 use rustix::io::Errno;
 
 use crate::frame::{Frame, HEADER_BYTES, Status};
-use crate::md::Domain;
 use crate::socket::{self, Vector};
 
 /// Pieces in one system call.
@@ -158,7 +158,7 @@ impl SendQueue {
     pub(crate) fn flush(
         &mut self,
         fd: BorrowedFd<'_>,
-        domain: &Domain,
+        domain: &MemoryTable,
         done: &mut Vec<Token>,
     ) -> Result<bool, Errno> {
         loop {
@@ -213,7 +213,7 @@ impl SendQueue {
 
     /// Names the bytes at the front of the queue to the kernel: at most [`MUCH`] of them and what
     /// belongs to the same segment.
-    fn gather(&mut self, domain: &Domain, out: &mut [Vector; MAX_VECTORS]) -> usize {
+    fn gather(&mut self, domain: &MemoryTable, out: &mut [Vector; MAX_VECTORS]) -> usize {
         let (mut count, mut offered) = (0, 0);
         let mut name = |base: *const u8, len: usize| {
             out[count] = Vector { iov_base: base.cast_mut().cast(), iov_len: len };
@@ -237,7 +237,8 @@ impl SendQueue {
                     name(rest.as_ptr(), rest.len())
                 }
                 Segment::Memory { handle, address, left, end } => {
-                    match domain.reach(handle.0.to_wire(), *address, *left) {
+                    // SAFETY: the bytes are sent, which only reads them.
+                    match unsafe { domain.reach_to_read(*handle, *address, *left) } {
                         Some(view) => {
                             name(view.as_ptr().cast_const(), view.len());
                             name(end.bytes.as_ptr(), HEADER_BYTES)

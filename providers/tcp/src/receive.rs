@@ -25,6 +25,7 @@ use rustix::io::Errno;
 
 use crate::frame::{BadFrame, Frame, HEADER_BYTES, Kind};
 use crate::iface::TcpIface;
+use crate::md::named;
 use crate::peer::{Direct, Request, State};
 use crate::socket::{self, Vector};
 
@@ -105,7 +106,7 @@ impl TcpIface {
             let mut pieces = [Vector { iov_base: std::ptr::null_mut(), iov_len: 0 }; 18];
             let count = match direct {
                 Direct::Put { handle, address, left } => {
-                    match self.domain.reach_to_write(handle, address, left) {
+                    match self.domain.reach(named(handle), address, left) {
                         Some(view) => {
                             let base = view.as_ptr().cast();
                             pieces[0] = Vector { iov_base: base, iov_len: left };
@@ -283,7 +284,7 @@ impl TcpIface {
         let bytes = self.receiver.bytes(0, step);
         match direct {
             Direct::Put { handle, address, .. } => {
-                if let Some(view) = self.domain.reach_to_write(handle, address, step) {
+                if let Some(view) = self.domain.reach(named(handle), address, step) {
                     copy(bytes, view);
                 }
             }
@@ -320,7 +321,7 @@ impl TcpIface {
 
     /// A put of bytes that are all there.
     pub(crate) fn write_memory(&mut self, index: u32, key: u64, address: u64, bytes: View<'_>) {
-        match self.domain.reach_to_write(key, address, bytes.len()) {
+        match self.domain.reach(named(key), address, bytes.len()) {
             Some(view) => {
                 // Release: pairs with the acquire of whoever watches the memory: puts are seen in
                 // their order.

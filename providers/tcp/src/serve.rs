@@ -5,13 +5,13 @@
 
 use std::os::fd::AsFd;
 
-use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{MemHandle, PeerFailure};
+use bowline_uct::PeerFailure;
 use rustix::io::Errno;
 
 use crate::frame::{ATOMIC_BYTES, Atomic, BadFrame, COMPLETE, Frame, Kind, MAX_REQUESTS, Status};
 use crate::iface::TcpIface;
+use crate::md::named;
 use crate::peer::{Direct, Request, State};
 use crate::queue::SendQueue;
 use crate::receive::{SMALL, failure_of};
@@ -74,7 +74,7 @@ impl TcpIface {
         if len <= SMALL {
             return self.write_memory(index, handle, address, behind);
         }
-        let direct = if self.domain.reach_to_write(handle, address, len).is_some() {
+        let direct = if self.domain.reach(named(handle), address, len).is_some() {
             self.counters.served += 1;
             Direct::Put { handle, address, left: len }
         } else {
@@ -108,7 +108,9 @@ impl TcpIface {
         last: u64,
     ) -> Result<(), BadFrame> {
         let (request, len) = (last as u32, (last >> 32) as usize);
-        let Some(view) = self.domain.reach(handle, address, len) else {
+        // SAFETY: the bytes are sent, which only reads them.
+        let reached = unsafe { self.domain.reach_to_read(named(handle), address, len) };
+        let Some(view) = reached else {
             self.refuse_access(index);
             return self.owe(index, &[&Frame::data(request, Status::Refused, true, 0).encode()]);
         };
@@ -123,13 +125,13 @@ impl TcpIface {
         let header = Frame::data(request, Status::Done, false, len).encode();
         let queue = self.debt(index)?;
         queue.push(&[&header]);
-        queue.read_memory(MemHandle(Key::from_wire(handle)), address, len, request);
+        queue.read_memory(named(handle), address, len, request);
         Ok(())
     }
 
     fn serve_atomic(&mut self, index: u32, atomic: &Atomic) -> Result<(), BadFrame> {
         let Atomic { key, address, op, width, .. } = *atomic;
-        let reached = self.domain.reach_to_write(key, address, width.bytes());
+        let reached = self.domain.reach(named(key), address, width.bytes());
         let (status, old) = match reached.and_then(|view| op.perform(view, width)) {
             Some(old) => (Status::Done, old),
             None => (Status::Refused, 0),

@@ -22,23 +22,23 @@ impl MemoryDomain for SelfIface {
     }
 
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.domain.alloc(len)
+        self.domain.memory.alloc("allocate memory of the self transport", len)
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        Ok(self.domain.register(memory))
+        Ok(self.domain.memory.register(memory))
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        Ok(self.domain.lend(bytes))
+        Ok(self.domain.memory.lend(bytes))
     }
 
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.domain.view(handle)
+        self.domain.memory.view(handle)
     }
 
     fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        self.domain.release(handle)
+        self.domain.memory.release(handle)
     }
 
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {

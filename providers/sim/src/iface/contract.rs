@@ -37,15 +37,9 @@ impl SimIface {
     }
 
     fn packed_key(&self, handle: MemHandle) -> Option<Vec<u8>> {
-        let view = self.domain.view(handle)?;
-        let rkey = PackedRkey {
-            network: self.network_id,
-            node: self.node,
-            handle: handle.0.to_wire(),
-            address: view.as_ptr() as u64,
-            len: view.len() as u64,
-        };
-        Some(rkey.pack())
+        let (address, len) = self.domain.place(handle)?;
+        let (network, node, handle) = (self.network_id, self.node, handle.0.to_wire());
+        Some(PackedRkey { network, node, handle, address, len }.pack())
     }
 
     fn send(
@@ -88,7 +82,7 @@ impl MemoryDomain for SimIface {
 
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
-        let handle = self.domain.alloc(len)?;
+        let handle = self.domain.alloc("allocate memory of the simulated network", len)?;
         Ok(self.publish(handle, true))
     }
 
@@ -102,6 +96,7 @@ impl MemoryDomain for SimIface {
         if !self.attr.caps.contains(Caps::EXPOSE) {
             return Err(MemError::Unsupported("lend memory to the reads of peers"));
         }
+        // The network, by which peers reach it, writes nothing there.
         let handle = self.domain.lend(bytes);
         Ok(self.publish(handle, false))
     }

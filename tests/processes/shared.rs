@@ -5,10 +5,12 @@
 //! Of ranks that share processors, one job has a round for each kind of collective. Each round has a communicator of all
 //! that are alive by then, whose last rank dies in it, at a time of the seed's. Two ranks with a processor each use slots
 //! otherwise; they have a job for each round.
+//!
+//! What two ranks with a processor each reduce by halves is compared with what one rank makes of the same vectors.
 
 use std::time::Duration;
 
-use bowline::mpi::{Communicator, ErrorClass, MpiError, Sum, World};
+use bowline::mpi::{Communicator, ErrorClass, MpiError, Sum, World, ordered};
 use bowline_model::coll::price::Staged;
 use bowline_uct::conformance::skipped;
 
@@ -137,11 +139,65 @@ fn run_rounds(world: &World, rounds: &[(Staged, bool)], len: usize, seed: u64) {
     assert_eq!(failed, dead);
 }
 
-/// Runs the rank program of this name, if there is one: `shared::WORDS::SEED::FIRST::ROUNDS`.
+/// A map x -> ax + b modulo 2^32, and a sum: together associative, not commutative, and of no whole words.
+type Map = [u32; 3];
+
+fn compose(left: Map, right: Map) -> Map {
+    let ([a, b, sum], [c, d, other]) = (left, right);
+    [a.wrapping_mul(c), a.wrapping_mul(d).wrapping_add(b), sum.wrapping_add(other)]
+}
+
+fn maps(rank: u32, len: usize) -> Vec<Map> {
+    (0..len as u32).map(|index| [2 * index + 3 + rank, index ^ (7 * rank + 1), rank + 1]).collect()
+}
+
+/// Elements of reductions: just beyond cells, one piece, and many; none of them a multiple of a block.
+const REDUCED: [usize; 6] = [351, 1_367, 5_471, 21_847, 43_691, 100_003];
+
+/// Reduces vectors in all ways that two ranks have.
+fn reduce_pairs(world: &World) {
+    let (me, comm) = (world.rank() as u32, &**world);
+    for len in REDUCED {
+        let (mine, words) = (maps(me, len), vec![u64::from(me) + 1; len]);
+        let expected: Vec<Map> = maps(0, len)
+            .into_iter()
+            .zip(maps(1, len))
+            .map(|(left, right)| compose(left, right))
+            .collect();
+        let mut all = vec![[0; 3]; len];
+        comm.allreduce(&mine, &mut all, ordered(compose)).expect("both live");
+        assert!(all == expected, "an ordered allreduce of {len} elements");
+        all.copy_from_slice(&mine);
+        comm.allreduce_in_place(&mut all, ordered(compose)).expect("both live");
+        assert!(all == expected, "an ordered allreduce in place of {len} elements");
+        let mut sums = words.clone();
+        comm.allreduce_in_place(&mut sums, Sum).expect("both live");
+        assert!(sums.iter().all(|&sum| sum == 3), "a sum in place of {len} elements");
+        for root in 0..2 {
+            let (mut all, mut sums) = (vec![[9; 3]; len], vec![9_u64; len]);
+            comm.reduce(&mine, &mut all, ordered(compose), root).expect("both live");
+            comm.reduce(&words, &mut sums, Sum, root).expect("both live");
+            if me == root as u32 {
+                assert!(all == expected, "an ordered reduce of {len} elements to {root}");
+                assert!(sums.iter().all(|&sum| sum == 3), "a sum of {len} elements to {root}");
+            } else {
+                let same = all.iter().all(|map| *map == [9; 3]) && sums.iter().all(|&sum| sum == 9);
+                assert!(same, "{len} elements: who is not the root has its memory as it was");
+            }
+            assert!(mine == maps(me, len), "what is sent is not written");
+        }
+    }
+}
+
+/// Runs the rank program of this name, if there is one: `shared::WORDS::SEED::FIRST::ROUNDS`, or `shared::pairs`.
 pub(crate) fn rank(name: &str) -> bool {
     let mut parts = name.split("::");
     if parts.next() != Some("shared") {
         return false;
+    }
+    if name == "shared::pairs" {
+        reduce_pairs(&bowline::init().expect("the launcher started this rank"));
+        return true;
     }
     let mut number = || parts.next().and_then(|part| part.parse().ok()).expect("a number");
     let (len, seed, first, count) = (number(), number() as u64, number(), number());
@@ -165,17 +221,19 @@ pub(crate) fn cases() -> Vec<Case> {
         };
         Case::new(format!("shared::killed_in_the_midst_of_{name}_with_a_processor_each"), jobs)
     });
-    sharing.into_iter().chain(apart).collect()
+    let name = "shared::reductions_of_two_ranks_with_a_processor_each";
+    let pairs = Case::new(name.to_owned(), || {
+        if bowline::wait::processors() < 2 {
+            skipped("there is one processor only");
+            return Ok(());
+        }
+        launch_with_deaths(2, "shared::pairs".to_owned(), &settings(), |_| false)
+    });
+    sharing.into_iter().chain(apart).chain([pairs]).collect()
 }
 
-/// Runs a job of some rounds, in each of which one rank dies.
-fn launch(
-    len: usize,
-    seed: u64,
-    first: usize,
-    rounds: usize,
-    survivors: usize,
-) -> Result<(), String> {
+/// All collectives go through staging memory.
+fn settings() -> Vec<(&'static str, &'static str)> {
     let staged = [
         "BOWLINE_BARRIER",
         "BOWLINE_BCAST",
@@ -186,10 +244,20 @@ fn launch(
         "BOWLINE_ALLREDUCE",
         "BOWLINE_REDUCE_SCATTER",
     ];
-    let mut settings = vec![("BOWLINE_TRANSPORTS", "self,shm")];
-    settings.extend(staged.map(|collective| (collective, "staged")));
+    let staged = staged.map(|collective| (collective, "staged"));
+    [("BOWLINE_TRANSPORTS", "self,shm")].into_iter().chain(staged).collect()
+}
+
+/// Runs a job of some rounds, in each of which one rank dies.
+fn launch(
+    len: usize,
+    seed: u64,
+    first: usize,
+    rounds: usize,
+    survivors: usize,
+) -> Result<(), String> {
     let name = format!("shared::{len}::{seed}::{first}::{rounds}");
     let dies = |rank| rank >= survivors as i32;
-    launch_with_deaths((survivors + rounds) as u32, name, &settings, dies)
+    launch_with_deaths((survivors + rounds) as u32, name, &settings(), dies)
         .map_err(|why| format!("seed {seed}, round {first}: {why}"))
 }

@@ -10,6 +10,7 @@
 //! sent by a rank that is further.
 
 pub(super) mod chain;
+pub(super) mod halves;
 mod passage;
 pub(super) mod reads;
 

@@ -54,8 +54,18 @@ impl Cut {
         self.len.div_ceil(self.piece)
     }
 
+    /// Bytes that are combined at once.
+    pub(super) const fn block(self) -> usize {
+        self.block
+    }
+
+    /// Bytes of every piece but the last.
+    pub(super) const fn longest_piece(self) -> usize {
+        self.piece
+    }
+
     /// Where a piece begins, and its length.
-    fn piece(self, index: usize) -> (usize, usize) {
+    pub(super) fn piece(self, index: usize) -> (usize, usize) {
         let from = index * self.piece;
         (from, self.piece.min(self.len - from))
     }

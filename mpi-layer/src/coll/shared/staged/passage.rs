@@ -281,7 +281,7 @@ impl<'a> Passage<'a> {
     }
 
     /// Waits until nothing holds up that this rank writes a step.
-    fn wait_for_slot(&self, step: u64) -> Result<(), Broken> {
+    pub(super) fn wait_for_slot(&self, step: u64) -> Result<(), Broken> {
         let holds_up = |member: &mut Member, memory: &ViewWords<'_>| member.holds_up(memory, step);
         while let Some(what) = self.staging.act(holds_up)? {
             self.wait(what)?;

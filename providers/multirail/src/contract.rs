@@ -150,8 +150,7 @@ impl MemoryDomain for MultiRail {
     }
 
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        let (at, inner) = self.memory_at(handle)?;
-        self.paths[at].iface.mem_view(inner)
+        self.view_memory(handle)
     }
 
     fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {

@@ -3,6 +3,7 @@
 //! refused before it is split.
 
 use bowline_base::buffer::RecvBuf;
+use bowline_base::view::View;
 use bowline_uct::{Caps, EpId, LocalSlice, MdAttr, MemError, MemHandle, RkeyId};
 
 use super::split::MAX_PATHS;
@@ -14,8 +15,7 @@ use super::{MultiRail, key_bytes};
 pub(super) struct Memory {
     /// The memory itself, where it is kept here; only the transports touch it until it is released.
     home: Option<RecvBuf>,
-    start: u64,
-    len: u64,
+    bytes: LocalSlice,
     handles: [Option<MemHandle>; MAX_PATHS],
 }
 
@@ -81,9 +81,7 @@ impl MultiRail {
                 return Err(error);
             }
         }
-        let start = bytes.as_ptr().addr() as u64;
-        let memory = Memory { home, start, len: bytes.len() as u64, handles };
-        Ok(MemHandle(self.memory.insert(memory)))
+        Ok(MemHandle(self.memory.insert(Memory { home, bytes, handles })))
     }
 
     /// The same for memory that is kept here.
@@ -97,9 +95,12 @@ impl MultiRail {
         self.lend(bytes, Some(home))
     }
 
-    pub(super) fn memory_at(&self, handle: MemHandle) -> Option<(usize, MemHandle)> {
-        let memory = self.memory.get(handle.0)?;
-        memory.handles.iter().enumerate().find_map(|(at, handle)| Some((at, (*handle)?)))
+    /// The bytes of registered memory. Those that are only lent to reads nobody may write.
+    pub(super) fn view_memory(&self, handle: MemHandle) -> Option<View<'_>> {
+        let Memory { home, bytes, .. } = self.memory.get(handle.0)?;
+        // SAFETY: the bytes are those of `home`, which is writable and is kept here, and used by the
+        // transports alone, until it is released, for which all of this is borrowed exclusively.
+        home.as_ref().map(|_| unsafe { View::from_raw(bytes.as_ptr(), bytes.len()) })
     }
 
     pub(super) fn release_memory(
@@ -123,7 +124,8 @@ impl MultiRail {
 
     pub(super) fn pack_key(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
         let memory = self.memory.get(handle.0).ok_or(MemError::NoSuch)?;
-        let mut packed = PackedKey { start: memory.start, len: memory.len, keys: Vec::new() };
+        let (start, len) = (memory.bytes.as_ptr() as u64, memory.bytes.len() as u64);
+        let mut packed = PackedKey { start, len, keys: Vec::new() };
         for (path, handle) in self.paths.iter().zip(memory.handles) {
             let key = match handle {
                 Some(handle) => path.iface.rkey_pack(handle)?,

@@ -356,5 +356,5 @@ impl TagOffload for ScriptLane {
 }
 
 impl SignalSafe for ScriptLane {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }

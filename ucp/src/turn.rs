@@ -484,7 +484,7 @@ impl Inner {
 impl crate::lanes::Lane {
     /// Whether a turn looks at it.
     fn turns(&self) -> bool {
-        self.iface.attr().caps.contains(Caps::TURN)
+        self.iface.attr().caps.contains(Caps::SIGNAL_SAFE)
     }
 
     /// What an offered message of so many bytes takes one processor, as predicted; `None` if the lane

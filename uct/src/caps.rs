@@ -67,8 +67,8 @@ bitflags! {
         /// no kernel checks an address. `mem_expose` and `mem_lend` work for that, whatever
         /// [`Caps::EXPOSE`] and [`Caps::LEND`] say.
         const LENT_ONLY = 1 << 28;
-        /// `turn` works.
-        const TURN = 1 << 30;
+        /// `progress_signal_safe` works.
+        const SIGNAL_SAFE = 1 << 30;
         /// A thread of the transport's rings the doorbell for what arrives: who waits for this transport
         /// alone sleeps on its event descriptor at less cost.
         const RUNG_BY_THREAD = 1 << 32;

@@ -206,5 +206,5 @@ macro_rules! __method {
     (release $then:ident $to:tt) => { $crate::$then! { $to fn release(&mut self, desc: $crate::Desc) } };
     (desc_view $then:ident $to:tt) => { $crate::$then! { $to fn desc_view(&self, desc: $crate::Desc) -> Option<$crate::View<'_>> } };
     // SignalSafe
-    (turn $then:ident $to:tt) => { $crate::$then! { $to fn turn(&mut self, sink: &mut dyn $crate::TurnSink, budget: u32) -> u32 } };
+    (progress_signal_safe $then:ident $to:tt) => { $crate::$then! { $to fn progress_signal_safe(&mut self, sink: &mut dyn $crate::SignalSink, budget: u32) -> u32 } };
 }

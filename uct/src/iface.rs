@@ -20,7 +20,7 @@
 //! | [`Wakeup`] | sleep until something arrives | `WAKEUP`, `EVENT_FD` |
 //! | [`KeptArrivals`] | arrivals that the receiver keeps | each arrival says so |
 //! | [`TagOffload`] | messages that the transport matches | `TAG_OFFLOAD` |
-//! | [`SignalSafe`] | progress in a signal handler | `TURN` |
+//! | [`SignalSafe`] | progress in a signal handler | `SIGNAL_SAFE` |
 //!
 //! A part that an interface lacks answers so, operations with [`PostError::Unsupported`]. No method has a
 //! default: [`lacks!`](crate::lacks!) and [`forward!`](crate::forward!) write those of a part that is
@@ -35,10 +35,10 @@ use crate::ids::{EpId, Posted, Source, Token};
 use crate::kept::KeptArrivals;
 use crate::md::MemoryDomain;
 use crate::one_sided::OneSided;
+use crate::signal_sink::SignalSafe;
 use crate::sink::{AmId, Sink};
 use crate::slice::LocalSlice;
 use crate::tag::TagOffload;
-use crate::turn::SignalSafe;
 use crate::wakeup::Wakeup;
 
 /// A transport's interface. See the module's text for the rules.

@@ -28,10 +28,10 @@ mod kept;
 mod md;
 mod one_sided;
 pub mod runtime;
+mod signal_sink;
 mod sink;
 mod slice;
 mod tag;
-mod turn;
 mod wakeup;
 
 /// Types of base that the contract speaks of.
@@ -50,12 +50,12 @@ pub use iface::Iface;
 pub use kept::KeptArrivals;
 pub use md::{MdAttr, MemError, MemoryDomain, WHOLE_PROCESS};
 pub use one_sided::OneSided;
+pub use signal_sink::{SignalSafe, SignalSink};
 pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
 pub use slice::LocalSlice;
 /// What [`Wakeup::event_fd`] lends.
 pub use std::os::fd::BorrowedFd;
 pub use tag::{CUT, TagMatch, TagOffload, WITHDRAWN};
-pub use turn::{SignalSafe, TurnSink};
 pub use wakeup::{Armed, Wakeup};
 
 /// The fixed header that every active message carries in front of its payload: three words

@@ -436,7 +436,7 @@ impl TagOffload for MultiRail {
 }
 
 impl SignalSafe for MultiRail {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }
 
 /// Takes nothing in.

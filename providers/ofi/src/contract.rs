@@ -185,5 +185,5 @@ unsafe impl Iface for OfiIface {
 }
 
 impl SignalSafe for OfiIface {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }

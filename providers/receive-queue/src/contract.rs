@@ -339,5 +339,5 @@ impl TagOffload for QueueLane {
 }
 
 impl SignalSafe for QueueLane {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }

@@ -179,9 +179,9 @@ fn queue_memory(error: &bowline_uct::MemError) -> OpenError {
 fn attr(below: &IfaceAttr, shape: Shape) -> IfaceAttr {
     let mut attr = below.clone();
     attr.device = format!("{} by receive queue", below.device);
-    // A turn of the transport below would bring nothing: messages are looked for by progress alone, and
+    // Signal-safe progress of the transport below would bring nothing: messages are looked for by progress alone, and
     // posting them allocates.
-    attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY | Caps::TAG_OFFLOAD | Caps::TURN);
+    attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY | Caps::TAG_OFFLOAD | Caps::SIGNAL_SAFE);
     if !below.caps.contains(Caps::RMA_WAKES) {
         attr.caps.remove(Caps::WAKEUP | Caps::EVENT_FD);
     }
@@ -207,13 +207,13 @@ mod tests {
 
     /// What the lane does not do itself it must not claim because the transport below does.
     #[test]
-    fn a_lane_of_queues_has_no_turns_and_lends_no_messages() {
+    fn a_lane_of_queues_has_no_signal_safe_progress_and_lends_no_messages() {
         let network = Network::new(NetworkOptions::default());
         let mut below = network.open().attr().clone();
-        below.caps |= Caps::TURN | Caps::AM_ZCOPY | Caps::TAG_OFFLOAD | Caps::PUT_NOTIFY;
+        below.caps |= Caps::SIGNAL_SAFE | Caps::AM_ZCOPY | Caps::TAG_OFFLOAD | Caps::PUT_NOTIFY;
         let shape = Shape { form: QueueForm::Scmp, slots: 16, peers: 1, rings: 0 };
         let attr = attr(&below, shape);
-        let lacks = Caps::TURN | Caps::AM_ZCOPY | Caps::TAG_OFFLOAD | Caps::PUT_NOTIFY;
+        let lacks = Caps::SIGNAL_SAFE | Caps::AM_ZCOPY | Caps::TAG_OFFLOAD | Caps::PUT_NOTIFY;
         assert!(!attr.caps.intersects(lacks), "{:?}", attr.caps);
     }
 }

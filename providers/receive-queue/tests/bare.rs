@@ -307,5 +307,5 @@ impl<I: Iface> TagOffload for WithoutMessages<I> {
 }
 
 impl<I: Iface> SignalSafe for WithoutMessages<I> {
-    passed_mut! { turn }
+    passed_mut! { progress_signal_safe }
 }

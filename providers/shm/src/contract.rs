@@ -8,8 +8,8 @@ use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr, MemError,
-    MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink,
-    Source, TagOffload, Token, TurnSink, Unreachable, lacks,
+    MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RkeyId, SignalSafe,
+    SignalSink, Sink, Source, TagOffload, Token, Unreachable, lacks,
 };
 
 use crate::addr::Address;
@@ -190,7 +190,7 @@ impl TagOffload for ShmIface {
 }
 
 impl SignalSafe for ShmIface {
-    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
-        self.take_turn(sink, budget)
+    fn progress_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
+        self.take_signal_safe(sink, budget)
     }
 }

@@ -274,7 +274,7 @@ fn attributes(
         | Caps::WAKEUP
         | Caps::EVENT_FD
         | Caps::RKEY_PTR
-        | Caps::TURN;
+        | Caps::SIGNAL_SAFE;
     if options.cma != Some(false) {
         caps |= Caps::RMA_REGISTERED;
         caps.set(Caps::LENT_ONLY, private);

@@ -73,8 +73,8 @@ mod receive;
 mod ring_table;
 mod rkey;
 mod rma;
+mod signal_safe;
 mod slow_path;
-mod turn;
 mod wait;
 mod watch;
 

@@ -1,4 +1,4 @@
-//! A turn: messages handed out in a signal handler. What is rare (deaths, guests, room, rings that
+//! Messages handed out in a signal handler. What is rare (deaths, guests, room, rings that
 //! end or are asked back, halves of the queue that are to be turned over) waits for `progress`.
 //!
 //! Nothing here allocates: the table of active rings has room for all, and the staging buffers are
@@ -7,20 +7,20 @@
 use bowline_base::ring::promote::{SWITCH_ID, read_switch};
 use bowline_base::scmp;
 use bowline_base::words::DirectWords;
-use bowline_uct::{AmId, Arrival, Source, TurnSink};
+use bowline_uct::{AmId, Arrival, SignalSink, Source};
 
 use crate::accept::Inner;
 use crate::iface::ShmIface;
 use crate::receive::Receiver;
 
 impl ShmIface {
-    pub(crate) fn take_turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
-        self.receiver.take_turn(sink, budget)
+    pub(crate) fn take_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
+        self.receiver.take_signal_safe(sink, budget)
     }
 }
 
 impl Receiver {
-    fn take_turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
+    fn take_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
         let mut given = 0;
         for ring in &mut self.active {
             let source = Source(ring.source);
@@ -40,7 +40,7 @@ impl Receiver {
                 given += 1;
             }
         }
-        // While a ring is asked back, the queue is read with more care than a turn has.
+        // While a ring is asked back, the queue is read with more care than a signal handler has.
         let evicting = self.active.iter().any(|ring| ring.evicted);
         if evicting || self.poisoned || self.finding.is_some() || self.held_any() {
             return given;
@@ -59,7 +59,11 @@ impl Receiver {
 
 impl Inner<'_> {
     /// Whether a message of the queue was taken.
-    fn offer(&mut self, message: &scmp::Arrival<'_, DirectWords>, sink: &mut dyn TurnSink) -> bool {
+    fn offer(
+        &mut self,
+        message: &scmp::Arrival<'_, DirectWords>,
+        sink: &mut dyn SignalSink,
+    ) -> bool {
         let source = u32::from(message.source);
         let known = source < self.sources && !self.ignored.contains(&source);
         if !known || self.active.iter().any(|ring| ring.source == source) {

@@ -4,7 +4,7 @@
 //! ```text
 //!   get_zcopy: slot FREE ─► POSTED ── the card: latency + bytes / bandwidth later, copies ──► DONE
 //!     ▲                                                                                        │
-//!     └──────────────────── progress, or a turn: the completion is told ◄──────────────────────┘
+//!     └──────────────────── progress, or a signal handler: the completion is told ◄──────────────────────┘
 //! ```
 //! It is for experiments about who makes progress while a rank computes. Everything but reads is the
 //! other transport's. The card sleeps while it has nothing to do, and when it has, it takes the
@@ -22,8 +22,8 @@ use bowline_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use bowline_base::view::View;
 use bowline_uct::{
     Armed, AtomicOps, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemoryDomain,
-    OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink,
-    TagOffload, Token, TurnSink, Wakeup, forward, lacks,
+    OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe,
+    SignalSink, Sink, TagOffload, Token, Wakeup, forward, lacks,
 };
 
 /// Reads under way at once.
@@ -344,8 +344,8 @@ impl TagOffload for Carrier {
 }
 
 impl SignalSafe for Carrier {
-    fn turn(&mut self, sink: &mut dyn TurnSink, budget: u32) -> u32 {
+    fn progress_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
         let told = self.complete(budget, |token, result| sink.offer_completion(token, result));
-        told + self.below.turn(sink, budget - told)
+        told + self.below.progress_signal_safe(sink, budget - told)
     }
 }

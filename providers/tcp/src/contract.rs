@@ -246,7 +246,7 @@ impl TagOffload for TcpIface {
 }
 
 impl SignalSafe for TcpIface {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }
 
 impl TcpIface {

@@ -84,5 +84,5 @@ impl TagOffload for VerbsIface {
 }
 
 impl SignalSafe for VerbsIface {
-    by_mode! { turn }
+    by_mode! { progress_signal_safe }
 }

@@ -33,7 +33,7 @@ impl Inner {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.polled && lane.turns() {
                 let mut sink = TurnLane { engine: &mut self.engine, lane: index };
-                events += lane.iface.turn(&mut sink, BUDGET);
+                events += lane.iface.progress_signal_safe(&mut sink, BUDGET);
             }
         }
         let (mut copied, mut stopped) = (false, false);

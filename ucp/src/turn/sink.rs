@@ -4,7 +4,7 @@
 use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, Arrival, PeerFailure, Token, TurnSink};
+use bowline_uct::{AmHeader, Arrival, PeerFailure, SignalSink, Token};
 
 use crate::action::Action;
 use crate::engine::Engine;
@@ -23,7 +23,7 @@ pub(super) struct TurnLane<'a> {
     pub(super) lane: usize,
 }
 
-impl TurnSink for TurnLane<'_> {
+impl SignalSink for TurnLane<'_> {
     fn offer(&mut self, arrival: &Arrival<'_>) -> bool {
         let engine = &mut *self.engine;
         let peer = engine.peer_of(self.lane, arrival.source);

@@ -604,5 +604,5 @@ impl<const FAULT: Fault> TagOffload for HubIface<FAULT> {
 }
 
 impl<const FAULT: Fault> SignalSafe for HubIface<FAULT> {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }

@@ -257,5 +257,5 @@ impl TagOffload for SelfIface {
 }
 
 impl SignalSafe for SelfIface {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }

@@ -331,7 +331,7 @@ impl TagOffload for SimIface {
 }
 
 impl SignalSafe for SimIface {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }
 
 impl SimIface {

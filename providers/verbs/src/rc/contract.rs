@@ -230,5 +230,5 @@ impl TagOffload for RcIface {
 }
 
 impl SignalSafe for RcIface {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }

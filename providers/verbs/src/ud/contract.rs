@@ -207,5 +207,5 @@ impl TagOffload for UdIface {
 }
 
 impl SignalSafe for UdIface {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }

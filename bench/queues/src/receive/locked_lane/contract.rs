@@ -247,5 +247,5 @@ impl TagOffload for LockedLane {
 }
 
 impl SignalSafe for LockedLane {
-    lacks! { turn }
+    lacks! { progress_signal_safe }
 }

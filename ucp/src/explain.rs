@@ -6,7 +6,7 @@ use bowline_model::transport::TransportCosts;
 use crate::address::WorkerAddress;
 use crate::engine::Counters;
 use crate::error::ConnectError;
-use crate::proto::{Op, Protocol, Table};
+use crate::proto::{Op, Table, coop, eager, fragments, get, one_sided, put, rtr};
 use crate::worker::Worker;
 
 /// Which lane carries messages to a peer, and why not the others.
@@ -58,25 +58,24 @@ impl Counters {
     /// Offered messages are counted by their receivers, who choose how they come.
     pub fn protocols(&self) -> Vec<Used> {
         let shorts = self.sent_short + self.am_short + self.stream_short;
-        let name = Protocol::name;
         // Both kinds are counted as fetched too, when they are complete.
         let read = self.fetched.saturating_sub(self.mapped + self.shared);
         let all = [
-            ("sent", name(Protocol::EagerShort), shorts),
-            ("sent", name(Protocol::EagerBcopy), self.sent_bcopy),
-            ("sent", name(Protocol::EagerZcopy), self.sent_zcopy),
-            ("sent", name(Protocol::EagerMulti), self.sent_multi),
+            ("sent", eager::SHORT.name, shorts),
+            ("sent", eager::BCOPY.name, self.sent_bcopy),
+            ("sent", eager::ZCOPY.name, self.sent_zcopy),
+            ("sent", eager::MULTI.name, self.sent_multi),
             ("sent", "rndv", self.sent_rndv),
-            ("sent", "rndv/rtr", self.sent_rtr),
-            ("received", name(Protocol::RndvGet), read),
-            ("received", name(Protocol::RndvShared), self.shared),
+            ("sent", rtr::RTR.name, self.sent_rtr),
+            ("received", get::GET.name, read),
+            ("received", coop::COOP.name, self.shared),
             ("received", "rndv/mapped", self.mapped),
-            ("received", "rndv/put", self.landed),
-            ("received", name(Protocol::RndvCopy), self.copied),
-            ("one-sided", name(Protocol::PutShort), self.put_short),
-            ("one-sided", name(Protocol::PutZcopy), self.put_zcopy),
-            ("one-sided", name(Protocol::GetZcopy), self.get_zcopy),
-            ("one-sided", name(Protocol::AtomicNative), self.atomics),
+            ("received", put::PUT.name, self.landed),
+            ("received", fragments::FRAGMENTS.name, self.copied),
+            ("one-sided", one_sided::PUT_SHORT.name, self.put_short),
+            ("one-sided", one_sided::PUT_ZCOPY.name, self.put_zcopy),
+            ("one-sided", one_sided::GET_ZCOPY.name, self.get_zcopy),
+            ("one-sided", one_sided::ATOMIC.name, self.atomics),
             ("one-sided", "by the owner", self.emulated),
         ];
         let used = all.into_iter().filter(|(.., count)| *count > 0);

@@ -16,7 +16,7 @@ use crate::address::WorkerAddress;
 use crate::engine::LaneSink;
 use crate::error::ConnectError;
 use crate::proto::coop::Cursors;
-use crate::proto::{Choices, Conditions, Protocol, Range};
+use crate::proto::{Choices, Conditions, Range, eager};
 use crate::worker::Inner;
 
 /// Most events that one lane reports in one progress call.
@@ -101,7 +101,7 @@ impl Lane {
         let (polled, cursors) = (!loopback, None);
         let tables = [&choices.tag_send, &choices.am_send, &choices.stream_send];
         let ends = tables.map(|table| match table.ranges().first() {
-            Some(Range { protocol: Protocol::EagerShort, to, .. }) => {
+            Some(Range { protocol, to, .. }) if **protocol == eager::SHORT => {
                 i32::try_from(*to).unwrap_or(i32::MAX)
             }
             _ => -1,

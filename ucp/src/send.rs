@@ -23,8 +23,7 @@ use crate::lanes::Lane;
 use crate::matching::Envelope;
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, Pending};
-use crate::proto::Protocol;
-use crate::proto::rtr;
+use crate::proto::{eager as eager_proto, rtr};
 use crate::request::{self, Body, RequestId, Send, SendKind, SendPhase};
 use crate::stream::MAX_REMOTE;
 use crate::tagged::Sent;
@@ -99,7 +98,7 @@ impl Inner {
             }
         };
         let protocol = table.pick(length as u64);
-        let chosen = protocol.is_some_and(Protocol::is_rendezvous);
+        let chosen = protocol.is_some_and(|protocol| protocol.rendezvous);
         // A stream waits for credit: its bytes would be offered in ever smaller parts.
         let is_stream = matches!(kind, SendKind::Stream);
         let rendezvous = able && (chosen || !in_credit && !is_stream);
@@ -112,7 +111,7 @@ impl Inner {
         }
         let whole = length <= max_bcopy && !synchronous && !rendezvous && in_credit;
         let most = lane.attr().limits.am.max_iov;
-        let lent = protocol == Some(Protocol::EagerZcopy)
+        let lent = protocol == Some(&eager_proto::ZCOPY)
             && whole
             && front.is_empty()
             && !is_stream

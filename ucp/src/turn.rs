@@ -40,7 +40,7 @@ use bowline_base::worker_lock::{RemoteGuard, RemoteHandle};
 use bowline_uct::Caps;
 
 use crate::beside::Beside;
-use crate::proto::Protocol;
+use crate::proto;
 use crate::proto::coop::Help;
 use crate::request::{Body, Fetch};
 use crate::waits::Waits;
@@ -444,7 +444,7 @@ impl Inner {
     fn first_watched(&self) -> usize {
         let lanes = self.lanes.iter().filter(|lane| lane.turns());
         let shortest = lanes.flat_map(|lane| {
-            let rendezvous = Protocol::ALL.into_iter().filter(|protocol| protocol.is_rendezvous());
+            let rendezvous = proto::ALL.into_iter().filter(|protocol| protocol.rendezvous);
             rendezvous.filter_map(|protocol| lane.choices.tag_send.first(protocol))
         });
         shortest.min().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
@@ -495,11 +495,7 @@ impl crate::lanes::Lane {
         }
         let ranges = self.choices.fetch.ranges();
         let range = ranges.iter().rfind(|range| range.from <= bytes);
-        let alone = range.map_or(0.0, |range| match range.protocol {
-            // Two copy.
-            Protocol::RndvShared => 2.0 * range.cost(bytes),
-            _ => range.cost(bytes),
-        });
+        let alone = range.map_or(0.0, |range| range.protocol.life.copiers() * range.cost(bytes));
         Some(Duration::from_nanos(alone as u64))
     }
 }

@@ -36,10 +36,13 @@ mod turn;
 use bowline_base::buffer::{RecvBuf, Shape};
 use bowline_base::cursor::{Cursor, Side};
 use bowline_base::slab::Key;
+use bowline_model::cheapest::Line;
 use bowline_uct::{
     AmHeader, Caps, Iface, MemHandle, PeerFailure, PostError, Posted, RemoteSlice, Token,
 };
 
+use super::table::{Op, SelectionContext};
+use super::{Life, Protocol};
 use crate::action::Action;
 use crate::address::COOPERATES;
 use crate::engine::Engine;
@@ -63,8 +66,51 @@ const CURSOR_BYTES: usize = 64;
 const PIECE: std::ops::RangeInclusive<u64> = 64 << 10..=256 << 10;
 const PIECES: u64 = 16;
 
+/// What sharing a message needs of a lane: it reads and writes any memory of the peer by this
+/// processor, and allocates memory that both map.
+pub(super) const SHARING: Caps = Caps::GET_ZCOPY
+    .union(Caps::PUT_ZCOPY)
+    .union(Caps::RMA_REGISTERED)
+    .union(Caps::ATOMIC_CPU)
+    .union(Caps::RKEY_PTR);
+
+/// Whether messages over a lane with these capabilities can be copied by both sides.
+pub(crate) fn can_share(caps: Caps) -> bool {
+    caps.contains(SHARING) && !caps.intersects(Caps::EXPOSE | Caps::LOOPBACK)
+}
+
+/// The shortest message worth sharing: two pieces.
+const SMALLEST_SHARED: u64 = 128 << 10;
+
+/// Part of a shared message's bytes that the slower side copies.
+const SHARE: f64 = 0.55;
+
+/// Nanoseconds of the engine's own work when two sides share a message: claims, and a look at other
+/// traffic between pieces.
+const TURNS: f64 = 900.0;
+
 /// A key as it travels, and how long it is.
 type PackedKey = ([u8; wire::MAX_RKEY], u8);
+
+/// The receiver reads the message from the front and the sender writes it from the back.
+pub(crate) static COOP: Protocol = Protocol { name: "rndv/shared", rendezvous: true, life: &Coop };
+
+struct Coop;
+
+impl Life for Coop {
+    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+        let get = context.get();
+        let halves = Line { per_byte: get.per_byte * SHARE, ..get };
+        let start = context.conditions.cooperate.unwrap_or(SMALLEST_SHARED);
+        let line = context.envelope(op).plus(context.message()).plus(halves).plus_constant(TURNS);
+        let able = context.reads(op) && can_share(context.caps);
+        able.then(|| (line, context.rndv_start(op).max(start), u64::MAX))
+    }
+
+    fn copiers(&self) -> f64 {
+        2.0
+    }
+}
 
 /// The cursors of one lane.
 #[derive(Debug)]

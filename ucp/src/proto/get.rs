@@ -4,8 +4,11 @@
 
 use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
+use bowline_model::cheapest::Line;
 use bowline_uct::{Caps, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice, WHOLE_PROCESS};
 
+use super::table::{Op, SelectionContext};
+use super::{Life, Protocol};
 use crate::action::Action;
 use crate::error::OpError;
 use crate::loan;
@@ -20,6 +23,18 @@ use crate::worker::Inner;
 /// Bytes fetched in one go, so that other traffic is looked at in between: some 400 us. With 1 MiB
 /// a message of 4 MiB took a fifth longer.
 pub(crate) const SEGMENT: u64 = 4 << 20;
+
+/// The receiver reads the message from the sender's memory.
+pub(crate) static GET: Protocol = Protocol { name: "rndv/get", rendezvous: true, life: &Get };
+
+struct Get;
+
+impl Life for Get {
+    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+        let line = context.envelope(op).plus(context.get());
+        context.reads(op).then(|| (line, context.rndv_start(op), u64::MAX))
+    }
+}
 
 impl Inner {
     /// Goes on with a message that lies with its sender.

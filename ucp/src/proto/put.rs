@@ -30,6 +30,7 @@ use bowline_uct::{
     WHOLE_PROCESS,
 };
 
+use super::{Life, Protocol};
 use crate::action::Action;
 use crate::engine::Engine;
 use crate::loan;
@@ -41,6 +42,13 @@ use crate::proto::rendezvous::{RndvKind, reaches_all};
 use crate::request::{Body, Receive, Request, Send, SendPhase, Status, token};
 use crate::wire::{self, MAX_RKEY};
 use crate::worker::Inner;
+
+/// The sender writes the message.
+pub(crate) static PUT: Protocol = Protocol { name: "rndv/put", rendezvous: true, life: &Writes };
+
+struct Writes;
+
+impl Life for Writes {}
 
 /// A receive's buffer, open to its sender's writes.
 #[derive(Clone, Copy, Debug)]

@@ -46,6 +46,15 @@ mod announce;
 mod message;
 mod offers;
 
+use super::{Life, Protocol};
+
 pub(crate) use announce::{Announced, Announcer};
 pub(crate) use message::Message;
 pub(crate) use offers::{Offers, take};
+
+/// The same, to a receive that it knows of before it sends.
+pub(crate) static RTR: Protocol = Protocol { name: "rndv/rtr", rendezvous: true, life: &Announces };
+
+struct Announces;
+
+impl Life for Announces {}

@@ -6,10 +6,9 @@ use bowline_base::cursor::Cursor;
 use bowline_base::slab::Key;
 use bowline_base::sync::spin_loop;
 
-use super::{Cursors, Share, Stage, cursor_at, receive_of};
+use super::{Cursors, Share, Stage, can_share, cursor_at, receive_of};
 use crate::lanes::Lane;
 use crate::peer::PeerIndex;
-use crate::proto::can_share;
 use crate::worker::Inner;
 
 /// In place of the pieces that the sender had claimed at the last turn, before the first.

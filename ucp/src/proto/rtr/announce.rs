@@ -16,7 +16,6 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId, MatchEngine as _, MatchSpec, Want};
 use crate::peer::PeerIndex;
-use crate::proto::Protocol;
 use crate::proto::put::OpenBuffer;
 use crate::proto::rendezvous::{RndvKind, can_land};
 use crate::request::{self, Body, Fetch, Receive, Request, RequestId, Status};
@@ -190,7 +189,7 @@ impl Inner {
         let lane = &self.lanes[peer.lane as usize];
         let caps = lane.iface.attr().caps;
         let chosen = lane.choices.tag_send.pick(room as u64);
-        let long = room > 0 && chosen.is_some_and(Protocol::is_rendezvous);
+        let long = room > 0 && chosen.is_some_and(|protocol| protocol.rendezvous);
         let able = can_land(caps, peer)
             && peer.address.features & READY != 0
             && !caps.contains(Caps::LOOPBACK);

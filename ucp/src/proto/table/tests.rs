@@ -5,6 +5,8 @@ use bowline_uct::{AtomicOps, OpLimits};
 use proptest::prelude::*;
 
 use super::*;
+use crate::proto::coop::SHARING;
+use crate::proto::{eager, fragments, get};
 
 /// What an interface of this provider tells of itself: copies by the processor, like shared memory.
 fn lane(provider: &'static str) -> IfaceAttr {
@@ -70,9 +72,9 @@ fn the_table_of_round_figures() {
     ];
     assert_eq!(text(&table), expected);
     assert!(table.ranges().iter().all(|range| range.origin == Origin::Calibrated));
-    assert_eq!(table.pick(40), Some(Protocol::EagerShort));
-    assert_eq!(table.pick(41), Some(Protocol::EagerBcopy));
-    assert_eq!(table.pick(u64::MAX), Some(Protocol::RndvShared));
+    assert_eq!(table.pick(40), Some(&eager::SHORT));
+    assert_eq!(table.pick(41), Some(&eager::BCOPY));
+    assert_eq!(table.pick(u64::MAX), Some(&coop::COOP));
     assert!((table.ranges()[2].cost(10_000) - 2200.5).abs() < 1e-6);
 }
 
@@ -93,7 +95,7 @@ fn what_lies_with_its_sender_saves_a_copy() {
     assert_eq!(text(&table)[..2], ["eager/short 0..=19", "eager/zcopy 20..=8192"]);
     let table = Table::new(Op::TagSend, &attr, &costs, set(1 << 50));
     assert_eq!(text(&table)[1], "eager/bcopy 41..=8192");
-    assert_eq!(table.first(Protocol::EagerZcopy), None);
+    assert_eq!(table.first(&eager::ZCOPY), None);
     // A threshold of the user's takes nothing away where the transport cannot.
     let plain = lane("test");
     let without = Table::new(Op::TagSend, &plain, &costs, Conditions::default());
@@ -123,7 +125,7 @@ fn one_sided_operations_are_priced() {
     // A stream is copied: its sends are not lent.
     assert!(
         Table::new(Op::StreamSend, &attr, &costs, Conditions::default())
-            .first(Protocol::EagerZcopy)
+            .first(&eager::ZCOPY)
             .is_none()
     );
     for op in Op::ALL {
@@ -148,7 +150,7 @@ fn slow_reads_move_the_threshold() {
     // Pieces of a message go until the receiver's room for unexpected ones would be used up, though
     // they would be cheaper for longer.
     assert_eq!(text(&table)[2], "eager/multi 8193..=131072");
-    assert_eq!(table.first(Protocol::RndvGet), None, "sharing halves the bytes");
+    assert_eq!(table.first(&get::GET), None, "sharing halves the bytes");
 }
 
 #[test]
@@ -158,12 +160,12 @@ fn thresholds_of_the_user_stand() {
         Conditions { rndv_threshold: Some(100), cooperate: Some(1 << 50), ..Conditions::default() };
     let table = Table::new(Op::TagSend, &lane("test"), &costs, conditions);
     assert_eq!(text(&table)[..2], ["eager/short 0..=40", "eager/bcopy 41..=100"]);
-    assert_eq!(table.pick(101), Some(Protocol::RndvGet));
-    assert_eq!(table.first(Protocol::RndvShared), Some(1 << 50));
+    assert_eq!(table.pick(101), Some(&get::GET));
+    assert_eq!(table.first(&coop::COOP), Some(1 << 50));
     let conditions = Conditions { rndv_threshold: Some(1 << 30), ..Conditions::default() };
     let table = Table::new(Op::TagSend, &lane("test"), &costs, conditions);
-    assert_eq!(table.pick(1 << 30), Some(Protocol::EagerMulti));
-    assert_eq!(table.pick((1 << 30) + 1), Some(Protocol::RndvShared));
+    assert_eq!(table.pick(1 << 30), Some(&eager::MULTI));
+    assert_eq!(table.pick((1 << 30) + 1), Some(&coop::COOP));
 }
 
 #[test]
@@ -175,19 +177,19 @@ fn where_ranks_share_processors_nothing_goes_in_pieces_that_can_be_read() {
     attr.caps.insert(Caps::RKEY_PTR);
     let of = |op, attr: &IfaceAttr, conditions| Table::new(op, attr, &costs, conditions);
     for op in [Op::TagSend, Op::AmSend] {
-        assert_eq!(of(op, &attr, Conditions::default()).pick(20_000), Some(Protocol::EagerMulti));
+        assert_eq!(of(op, &attr, Conditions::default()).pick(20_000), Some(&eager::MULTI));
         let shared = of(op, &attr, conditions);
-        assert_eq!(shared.pick(8192), Some(Protocol::EagerBcopy));
-        assert_eq!(shared.pick(8193), Some(Protocol::RndvGet));
+        assert_eq!(shared.pick(8192), Some(&eager::BCOPY));
+        assert_eq!(shared.pick(8193), Some(&get::GET));
     }
-    assert_eq!(of(Op::StreamSend, &attr, conditions).pick(20_000), Some(Protocol::EagerMulti));
+    assert_eq!(of(Op::StreamSend, &attr, conditions).pick(20_000), Some(&eager::MULTI));
     let set = Conditions { rndv_threshold: Some(1 << 20), ..conditions };
-    assert_eq!(of(Op::TagSend, &attr, set).pick(1 << 20), Some(Protocol::EagerMulti));
+    assert_eq!(of(Op::TagSend, &attr, set).pick(1 << 20), Some(&eager::MULTI));
     // A receiver on another host, or one that cannot read, is sent pieces as ever.
     for missing in [Caps::RKEY_PTR, Caps::GET_ZCOPY] {
         let mut attr = attr.clone();
         attr.caps.remove(missing);
-        assert_eq!(of(Op::TagSend, &attr, conditions).pick(20_000), Some(Protocol::EagerMulti));
+        assert_eq!(of(Op::TagSend, &attr, conditions).pick(20_000), Some(&eager::MULTI));
     }
 }
 
@@ -197,8 +199,8 @@ fn what_a_lane_cannot_do_is_not_in_its_table() {
     attr.caps.remove(Caps::GET_ZCOPY);
     let costs = figures(&ROUND, Origin::Calibrated);
     let table = Table::new(Op::TagSend, &attr, &costs, Conditions::default());
-    assert_eq!(table.pick(1 << 20), Some(Protocol::RndvCopy));
-    assert_eq!(table.pick(131_072), Some(Protocol::EagerMulti));
+    assert_eq!(table.pick(1 << 20), Some(&fragments::FRAGMENTS));
+    assert_eq!(table.pick(131_072), Some(&eager::MULTI));
     attr.limits.am = OpLimits::default();
     let table = Table::new(Op::TagSend, &attr, &costs, Conditions::default());
     assert!(table.ranges().is_empty());
@@ -243,8 +245,7 @@ proptest! {
         let conditions = Conditions { rndv_threshold: threshold, zcopy, ..Conditions::default() };
         let table = Table::new(Op::TagSend, &attr, &costs, conditions);
         let context = SelectionContext { caps: attr.caps, limits: attr.limits, costs: &costs, conditions };
-        let all = Protocol::ALL.iter();
-        let able: Vec<_> = all.filter_map(|p| p.candidate(Op::TagSend, &context)).collect();
+        let able = candidates(Op::TagSend, &context);
         for size in sizes {
             let these = able.iter().filter(|o| o.from <= size && size <= o.to);
             let cheapest = these.map(|o| o.line.at(size)).reduce(f64::min);

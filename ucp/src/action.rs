@@ -6,29 +6,17 @@ use bowline_base::slab::Key;
 use bowline_uct::{MemHandle, RkeyId};
 
 use crate::peer::PeerIndex;
+use crate::proto::Protocol;
 
 /// Something to do outside of a lane's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Make an endpoint back to a peer that said hello.
     Connect(PeerIndex),
-    /// Fetch a rendezvous message into its receive request.
-    Fetch(Key),
-    /// Write pieces of a message that its receiver has opened its buffer for.
-    Put(Key),
-    /// Announce receives to their senders that could not be before.
-    Announce,
-    /// Ask a sender to forget an announced receive.
-    WithdrawAnnounced(Key),
-    /// Tell a receiver that its receive is forgotten.
-    Withdrawn {
-        /// The receiver.
-        peer: PeerIndex,
-        /// The receive, as it named it.
-        receive: u64,
-    },
-    /// Stream a rendezvous message whose receiver cannot fetch.
-    Stream(Key),
+    /// Go on with a request by the protocol that moves its message.
+    Run(Key),
+    /// Go on with what belongs to no single request of a protocol.
+    Poll(&'static Protocol),
     /// Tell a sender that its synchronous message was matched or its buffer read.
     Acknowledge {
         /// The sender.
@@ -44,21 +32,6 @@ pub(crate) enum Action {
         request: u64,
         /// The outcome as the ACK has it.
         outcome: u64,
-    },
-    /// Copy a piece of a message that its sender helps with.
-    Copy,
-    /// Help with a piece of a message.
-    Help,
-    /// The receiver has answered a message that this side helps with.
-    EndHelp(Key),
-    /// The sender has left a message that this side receives.
-    HelperLeft {
-        /// The sender.
-        peer: PeerIndex,
-        /// Pieces that it has written.
-        done: u32,
-        /// The receive.
-        key: Key,
     },
     /// Close a key that a failed message leaves.
     CloseKey {
@@ -113,10 +86,8 @@ impl Action {
     pub(crate) const fn peer(&self) -> Option<PeerIndex> {
         match *self {
             Self::Connect(peer)
-            | Self::Withdrawn { peer, .. }
             | Self::Acknowledge { peer, .. }
             | Self::Refuse { peer, .. }
-            | Self::HelperLeft { peer, .. }
             | Self::Credit(peer)
             | Self::Resume(peer)
             | Self::FeedStream(peer)
@@ -127,14 +98,8 @@ impl Action {
             | Self::LetGo(peer)
             | Self::Overrun(peer)
             | Self::Closed(peer) => Some(peer),
-            Self::Fetch(_)
-            | Self::Put(_)
-            | Self::Announce
-            | Self::WithdrawAnnounced(_)
-            | Self::Stream(_)
-            | Self::Copy
-            | Self::Help
-            | Self::EndHelp(_)
+            Self::Run(_)
+            | Self::Poll(_)
             | Self::CloseKey { .. }
             | Self::AskBack(_)
             | Self::End(_)

@@ -53,26 +53,22 @@ impl Inner {
                 }
             }
             Body::Send(send) => {
-                let phase = send.phase;
                 if std::mem::replace(&mut send.take_back, true) {
                     return;
                 }
-                match phase {
+                match send.phase {
                     SendPhase::Queued { message: 0, .. } => {
                         // The peer's pending queue passes over a request that is complete.
                         inner.engine.fail(id.0, OpError::Cancelled);
                         inner.act();
                     }
                     SendPhase::Offered => inner.ask_back(id.0),
-                    SendPhase::Queued { .. }
-                    | SendPhase::Streaming { .. }
-                    | SendPhase::Putting
-                    | SendPhase::Lent => {}
+                    SendPhase::Queued { .. } | SendPhase::Moving(_) | SendPhase::Lent => {}
                 }
             }
             Body::Stream(_) => inner.engine.cancel_stream_receive(id.0),
-            Body::Announced(_) => {
-                inner.engine.cancel_announced(id.0);
+            Body::Announced(announced) => {
+                announced.protocol().life.cancel(&mut inner.engine, id.0);
                 inner.act();
             }
             Body::OneSided(_) | Body::Free => {}

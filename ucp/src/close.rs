@@ -251,11 +251,8 @@ impl Inner {
 
     /// Ends what is under way with a peer, but for what touches memory.
     fn cancel_all(&mut self, index: PeerIndex) {
-        let helps: Vec<Key> = self.engine.helps.clone();
-        for key in helps {
-            if self.engine.send_goes_to(key, index) {
-                self.end_help(key);
-            }
+        for (key, protocol) in self.engine.moving_to(index) {
+            protocol.life.stop(self, key);
         }
         self.engine.cancel_sends(index, false);
         let mine = self.endpoints_of(index);

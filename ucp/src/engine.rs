@@ -23,10 +23,8 @@ use crate::emulate::Emulation;
 use crate::error::OpError;
 use crate::in_place::InPlace;
 use crate::peer::{BARRED, NOBODY, Peer, PeerIndex};
-use crate::proto::put::OpenBuffer;
-use crate::proto::rendezvous::RndvKind;
-use crate::proto::rtr::Announcer;
-use crate::request::{Body, Receive, Request, RequestId, Requests, SendPhase, Status};
+use crate::proto::Protocols;
+use crate::request::{Body, Receive, RequestId, Requests, SendPhase, Status};
 use crate::reuse::Places;
 use crate::settings::Options;
 use crate::space::{Lost, Spaces};
@@ -118,12 +116,8 @@ pub(crate) struct Engine {
     pub(crate) one_sided: VecDeque<Key>,
     /// Those that the owners of the memory carry out.
     pub(crate) emulation: Emulation,
-    /// Receives that their senders know of before they send.
-    pub(crate) announcer: Announcer,
-    /// Receives whose senders help, in the order in which they are copied.
-    pub(crate) shares: VecDeque<Key>,
-    /// Sends that this side helps with, the newest last.
-    pub(crate) helps: Vec<Key>,
+    /// By which messages travel.
+    pub(crate) protocols: Protocols,
     pub(crate) streams: Streams,
     /// Active messages whose data lies with their sender, and that were neither received nor dropped:
     /// the peer, and its request.
@@ -173,9 +167,7 @@ impl Engine {
             actions: Actions::with_capacity(actions),
             one_sided: VecDeque::new(),
             emulation: Emulation::default(),
-            announcer: Announcer::default(),
-            shares: VecDeque::new(),
-            helps: Vec::new(),
+            protocols: Protocols::new(),
             streams: Streams::default(),
             am_waiting: HashSet::new(),
             inbox: VecDeque::new(),
@@ -272,20 +264,15 @@ impl Engine {
                     // Before the user learns of the end: actions are carried out first.
                     self.actions.push(Action::Withdraw { lane, memory });
                 }
-                if let Some(cursor) = send.help.take().and_then(|help| help.cursor) {
-                    self.actions.push(Action::CloseKey { lane, rkey: cursor.rkey });
-                }
-                if let Some(rkey) = send.put.take().and_then(|put| put.rkey) {
-                    self.actions.push(Action::CloseKey { lane, rkey });
+                if let SendPhase::Moving(sender) = &send.phase {
+                    let opened = sender.key().map(|rkey| Action::CloseKey { lane, rkey });
+                    opened.into_iter().for_each(|action| self.actions.push(action));
+                    send.phase = SendPhase::Offered;
                 }
             }
             Body::Receive(Receive { fetch: fetch @ Some(_), .. }) => {
                 let fetch = fetch.take().expect("matched as there");
-                if let Some(OpenBuffer { lane, memory: Some(memory) }) = fetch.open_buffer {
-                    self.actions.push(Action::Withdraw { lane, memory });
-                }
-                if let Some(memory) = fetch.lent {
-                    let lane = self.peers[fetch.peer as usize].lane;
+                if let Some((lane, memory)) = fetch.receiver.as_ref().and_then(|r| r.lent()) {
                     self.actions.push(Action::Withdraw { lane, memory });
                 }
                 if let Some(rkey) = fetch.rkey {
@@ -294,7 +281,9 @@ impl Engine {
                 }
                 self.attendance.keep(fetch);
             }
-            Body::Announced(_) => return self.finish_announced(key, status),
+            Body::Announced(announced) => {
+                return announced.protocol().life.finish(self, key, status);
+            }
             Body::Receive(_) | Body::OneSided(_) | Body::Stream(_) | Body::Free => {}
         }
         request.status = status;
@@ -346,12 +335,12 @@ impl Engine {
 
     /// Fails a request, whatever it was doing.
     pub(crate) fn fail(&mut self, key: Key, error: OpError) {
-        let status = match self.requests.get(key) {
-            // Its receiver's answer is here; only the help with it had not ended.
-            Some(Request { body: Body::Send(send), .. }) if send.answered => {
-                Status { length: send.buffer.len() as u64, outcome: send.answer, ..Status::NONE }
-            }
-            Some(request) => Status { outcome: Err(error), ..request.status },
+        let status = match self.requests.get_mut(key) {
+            Some(request) => match request.early_answer() {
+                // Only this side's part in it had not ended.
+                Some(status) => status,
+                None => Status { outcome: Err(error), ..request.status },
+            },
             None => Status::failed(error),
         };
         self.finish(key, status);
@@ -441,30 +430,17 @@ impl Engine {
             return;
         };
         match &mut request.body {
-            Body::Receive(receive) => {
-                let Some(fetch) = receive.fetch.as_mut() else {
-                    return;
-                };
-                let arrived = std::mem::take(&mut fetch.in_flight);
-                match result {
-                    Ok(_) => {
-                        fetch.done += arrived;
-                        // Read without a key of the message's own: the peer's memory is open.
-                        let proven = fetch.rkey.is_none() && fetch.rts.rkey_len == 0;
-                        self.peers[fetch.peer as usize].reach_proven |= proven;
-                    }
-                    Err(_) => fetch.kind = Some(RndvKind::Copy),
-                }
-                self.actions.push(Action::Fetch(key));
-            }
             Body::OneSided(_) => self.one_sided_completed(key, result),
-            Body::Send(send) if send.phase == SendPhase::Lent => {
+            Body::Send(send) if matches!(send.phase, SendPhase::Lent) => {
                 let (length, outcome) = (send.buffer.len() as u64, result.map(drop));
                 let outcome = outcome.map_err(OpError::from);
                 self.finish(key, Status { length, outcome, ..Status::NONE });
             }
-            Body::Send(_) => self.put_completed(key, result),
-            Body::Announced(_) | Body::Stream(_) | Body::Free => {}
+            _ => {
+                if let Some(protocol) = request.protocol().filter(|_| !request.done) {
+                    protocol.life.on_completion(self, key, result);
+                }
+            }
         }
     }
 }
@@ -473,6 +449,7 @@ impl Engine {
 mod tests {
     use super::*;
     use crate::direct::Direct;
+    use crate::request::Request;
 
     /// What one message touches should stay small; whoever makes it larger is to notice.
     #[test]

@@ -7,7 +7,7 @@ use crate::address::WorkerAddress;
 use crate::engine::Counters;
 use crate::error::ConnectError;
 use crate::proto::{Op, Table, coop, eager, fragments, get, one_sided, put, rtr};
-use crate::worker::Worker;
+use crate::worker::{Inner, Worker};
 
 /// Which lane carries messages to a peer, and why not the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,8 +113,9 @@ impl Worker {
     /// no message goes in pieces to a receiver that can read it at once: pieces beyond what its memory has room
     /// for would want its processor again and again.
     pub fn share_processors(&self, oversubscribed: bool) {
-        let mut inner = self.inner.borrow_mut();
-        inner.lanes.iter_mut().for_each(|lane| lane.share_processors(oversubscribed));
+        let Inner { lanes, engine, .. } = &mut *self.inner.borrow_mut();
+        let protocols = &engine.protocols.all;
+        lanes.iter_mut().for_each(|lane| lane.choose(protocols, oversubscribed));
     }
 
     /// The lanes' costs, and the protocols by size that are the cheapest for them.

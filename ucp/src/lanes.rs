@@ -16,7 +16,7 @@ use crate::address::WorkerAddress;
 use crate::engine::LaneSink;
 use crate::error::ConnectError;
 use crate::proto::coop::Cursors;
-use crate::proto::{Choices, Conditions, Range, eager};
+use crate::proto::{ALL, Choices, Conditions, Protocol, Range, eager};
 use crate::worker::Inner;
 
 /// Most events that one lane reports in one progress call.
@@ -94,7 +94,7 @@ impl Lane {
         costs: TransportCosts,
         conditions: Conditions,
     ) -> Self {
-        let choices = Choices::new(iface.attr(), costs, conditions);
+        let choices = Choices::new(ALL, iface.attr(), costs, conditions);
         let caps = iface.attr().caps;
         let loopback = caps.contains(Caps::LOOPBACK);
         let inter_node = caps.contains(Caps::INTER_NODE);
@@ -111,11 +111,11 @@ impl Lane {
         Self { iface, loopback, polled, choices, at_once, cursors, inter_node, rest }
     }
 
-    /// Chooses protocols for ranks that share processors, or do not.
-    pub(crate) fn share_processors(&mut self, oversubscribed: bool) {
+    /// Chooses among protocols anew, for ranks that share processors or do not.
+    pub(crate) fn choose(&mut self, protocols: &[&'static Protocol], oversubscribed: bool) {
         let Choices { costs, conditions, .. } = self.choices;
         let conditions = Conditions { oversubscribed, ..conditions };
-        self.choices = Choices::new(self.iface.attr(), costs, conditions);
+        self.choices = Choices::new(protocols, self.iface.attr(), costs, conditions);
     }
 
     /// Whether the lane reaches the peer; else why not.

@@ -13,7 +13,7 @@
 //! [`FailureSource`].
 //!
 //! # Protocols
-//! [`proto`] has the registry: what there is, what each needs of a lane, and what it costs there.
+//! [`proto`] has the registry: what there is, what each needs of a lane, what it costs there, and its life.
 //! Which one a message takes is the lower envelope of these costs ([`cost`]); [`Worker::choices`]
 //! tells.
 //!
@@ -94,8 +94,8 @@ pub use introduce::{
 pub use keepalive::Keepalive;
 pub use matching::{EngineKind, Envelope, MatchSpec};
 pub use peer::Ep;
-pub use query::{Operation, RequestInfo, WaitsFor};
-pub use request::{RequestId, Status};
+pub use query::{Operation, RequestInfo};
+pub use request::{RequestId, Status, WaitsFor};
 pub use reuse::PeerCount;
 pub use rma::{Memory, RemoteKey, RmaError};
 pub use settings::{

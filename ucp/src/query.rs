@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::engine::Engine;
 use crate::peer::PeerIndex;
-use crate::request::{Body, Request, RequestId, SendKind, SendPhase, Status};
+use crate::request::{Body, Request, RequestId, SendKind, SendPhase, Status, WaitsFor};
 use crate::wakeup::LOOK;
 use crate::worker::Worker;
 
@@ -27,24 +27,6 @@ pub enum Operation {
     StreamReceive,
     /// A put, a get, an atomic operation or a flush.
     OneSided,
-}
-
-/// What a request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitsFor {
-    /// Nothing: it is complete, and its status can be taken.
-    Nothing,
-    /// A message that fits, or bytes of a stream.
-    Arrival,
-    /// Room in the transport, or credit of the peer.
-    Room,
-    /// The peer, which has the message or its envelope, to receive it.
-    Receiver,
-    /// The rest of a message that is being moved.
-    Data,
-    /// The transport, which has the operation.
-    Transport,
 }
 
 /// What a query tells of a request.
@@ -134,14 +116,11 @@ impl Engine {
                     SendKind::Am { .. } => Operation::AmSend,
                     SendKind::Stream => Operation::StreamSend,
                 };
-                let (moved, waits) = match send.phase {
-                    SendPhase::Queued { offset, .. } => (offset, WaitsFor::Room),
-                    SendPhase::Streaming { offset, .. } => (offset, WaitsFor::Room),
+                let (moved, waits) = match &send.phase {
+                    SendPhase::Queued { offset, .. } => (*offset, WaitsFor::Room),
                     SendPhase::Offered => (0, WaitsFor::Receiver),
                     SendPhase::Lent => (0, WaitsFor::Transport),
-                    SendPhase::Putting => {
-                        (send.put.as_ref().map_or(0, |put| put.posted), WaitsFor::Transport)
-                    }
+                    SendPhase::Moving(sender) => sender.describe(),
                 };
                 (operation, rank(send.peer), send.buffer.len() as u64, moved, waits)
             }

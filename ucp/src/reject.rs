@@ -25,7 +25,7 @@ use crate::action::Action;
 use crate::address::NOTICES;
 use crate::engine::Engine;
 use crate::peer::{BARRED, NOBODY, PeerIndex, PeerState};
-use crate::request::{Body, SendPhase};
+use crate::request::{Body, Fetch};
 use crate::wire;
 use crate::worker::Inner;
 
@@ -90,12 +90,11 @@ impl Engine {
         self.requests.iter().any(|(_, request)| match &request.body {
             _ if request.done => false,
             Body::Receive(receive) => {
-                receive.fetch.as_ref().is_some_and(|f| f.peer == index && f.in_flight > 0)
+                let reads =
+                    |fetch: &Fetch| fetch.receiver.as_ref().is_some_and(|r| r.in_flight() > 0);
+                receive.fetch.as_ref().is_some_and(|f| f.peer == index && reads(f))
             }
-            Body::Send(send) => {
-                let put = send.put.as_ref().is_some_and(|put| put.in_flight > 0);
-                send.peer == index && (put || send.phase == SendPhase::Lent)
-            }
+            Body::Send(send) => send.peer == index && send.in_flight(),
             Body::OneSided(one) => {
                 let to = one.task.map(|task| (task.lane, Some(task.ep)));
                 // Of a flush it is not known to whom its parts go.

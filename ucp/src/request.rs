@@ -8,8 +8,7 @@
 //!  send ──► Queued ──(all posted, eager)─────────────────────────► Done
 //!             ├──(posted from where it lies)─► Lent ─(transport)─► Done
 //!             └──(envelope posted)─► Offered ──(ACK)─────────────► Done
-//!                                      ├─(CTS)─► Streaming ──────► Done
-//!                                      └─(PUT)─► Putting ────────► Done
+//!                                      └─(asked by a protocol)─► Moving ──► Done
 //! ```
 //! Rules: (1) a key is valid from making to `take`; (2) a *detached* request is removed by
 //! whatever completes it; (3) a request that a peer may still read from stays until the peer's
@@ -24,10 +23,8 @@ use crate::error::{OpError, ReceiveError};
 use crate::matching::{Envelope, ItemId};
 use crate::one_sided::Task;
 use crate::peer::{NOBODY, PeerIndex};
-use crate::proto::coop::{Help, Share};
-use crate::proto::put::{OpenBuffer, Put};
-use crate::proto::rendezvous::RndvKind;
 use crate::proto::rtr::Announced;
+use crate::proto::{Receiver, Sender};
 use crate::stream::StreamReceive;
 use crate::tagged::MessageInfo;
 use crate::wire::Rts;
@@ -70,6 +67,24 @@ impl Status {
     }
 }
 
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitsFor {
+    /// Nothing: it is complete, and its status can be taken.
+    Nothing,
+    /// A message that fits, or bytes of a stream.
+    Arrival,
+    /// Room in the transport, or credit of the peer.
+    Room,
+    /// The peer, which has the message or its envelope, to receive it.
+    Receiver,
+    /// The rest of a message that is being moved.
+    Data,
+    /// The transport, which has the operation.
+    Transport,
+}
+
 /// A rendezvous as its receiver sees it.
 #[derive(Debug)]
 pub(crate) struct Fetch {
@@ -81,20 +96,8 @@ pub(crate) struct Fetch {
     pub(crate) done: u64,
     /// Key of the memory that the message lies in, opened for this fetch alone.
     pub(crate) rkey: Option<RkeyId>,
-    /// A read is under way in the transport.
-    pub(crate) in_flight: u64,
-    /// Fragments come; nothing is read any more.
-    pub(crate) copying: bool,
-    /// The sender helps.
-    pub(crate) share: Option<Share>,
-    /// The buffer as it is lent to a sender that helps, where a transport writes only what is lent.
-    pub(crate) lent: Option<MemHandle>,
-    /// The protocol that was chosen for it.
-    pub(crate) kind: Option<RndvKind>,
-    /// The buffer is open to the sender's writes.
-    pub(crate) open_buffer: Option<OpenBuffer>,
-    /// The receive has failed otherwise, and ends when nobody writes to its buffer any more.
-    pub(crate) ended: Option<OpError>,
+    /// The protocol by which it comes, once one has begun.
+    pub(crate) receiver: Option<Receiver>,
 }
 
 impl Fetch {
@@ -104,20 +107,8 @@ impl Fetch {
     }
 
     /// No message.
-    pub(crate) const NONE: Self = Self {
-        peer: NOBODY,
-        rts: Rts::NONE,
-        wanted: 0,
-        done: 0,
-        rkey: None,
-        in_flight: 0,
-        copying: false,
-        share: None,
-        lent: None,
-        kind: None,
-        open_buffer: None,
-        ended: None,
-    };
+    pub(crate) const NONE: Self =
+        Self { peer: NOBODY, rts: Rts::NONE, wanted: 0, done: 0, rkey: None, receiver: None };
 }
 
 /// What a receive request holds.
@@ -138,7 +129,8 @@ impl Receive {
 }
 
 /// Where a send request stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lies in the box of its send")]
 pub(crate) enum SendPhase {
     /// In the peer's pending queue: nothing or some pieces posted.
     Queued {
@@ -151,17 +143,8 @@ pub(crate) enum SendPhase {
     Offered,
     /// The transport has it, and reads it from where it lies.
     Lent,
-    /// The peer asked for the message to be written.
-    Putting,
-    /// The peer asked for fragments.
-    Streaming {
-        /// Its request.
-        remote: u64,
-        /// Bytes that it wants.
-        wanted: u64,
-        /// Bytes posted.
-        offset: u64,
-    },
+    /// The peer has asked for the message by a protocol in which this side has a part.
+    Moving(Sender),
 }
 
 /// What a send request carries beside data.
@@ -193,17 +176,27 @@ pub(crate) struct Send {
     pub(crate) lent: bool,
     /// Whether the user wants it back: the receiver is asked once everything is posted.
     pub(crate) take_back: bool,
-    /// What the receiver has answered before the last piece was posted, or while this side helps.
+    /// What the receiver has answered before the last piece was posted.
     pub(crate) answer: Result<(), OpError>,
-    /// Whether it has, in the latter case.
-    pub(crate) answered: bool,
-    /// What the receiver asked for help with.
-    pub(crate) help: Option<Box<Help>>,
-    /// What it asked to be written.
-    pub(crate) put: Option<Box<Put>>,
     /// The buffer as peers may read it, where the lane wants to be told of it.
     pub(crate) exposed: Option<MemHandle>,
     pub(crate) phase: SendPhase,
+}
+
+impl Send {
+    /// Whether the message lies here for the peer to ask for.
+    pub(crate) const fn is_offered(&self) -> bool {
+        self.rendezvous && matches!(self.phase, SendPhase::Offered)
+    }
+
+    /// Whether the transport reads the buffer, so that only its report ends the send.
+    pub(crate) fn in_flight(&self) -> bool {
+        match &self.phase {
+            SendPhase::Lent => true,
+            SendPhase::Moving(sender) => sender.in_flight(),
+            SendPhase::Queued { .. } | SendPhase::Offered => false,
+        }
+    }
 }
 
 /// A put, get, atomic or flush that is not complete; see [`crate::one_sided`].

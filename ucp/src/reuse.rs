@@ -43,7 +43,7 @@ use crate::am::Delivery;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::peer::{BARRED, Ep, NOBODY, Peer, PeerIndex, PeerState, Tenure};
-use crate::proto::coop::writes_no_more;
+use crate::proto::rendezvous::writes_no_more;
 use crate::request::{Body, OneSided, Receive};
 use crate::worker::{Inner, Worker};
 
@@ -208,6 +208,7 @@ impl Inner {
             requests,
             unexpected,
             actions,
+            protocols,
             emulation,
             streams,
             am_waiting,
@@ -219,9 +220,6 @@ impl Inner {
             spaces: _,
             direct: _,
             one_sided: _,
-            announcer: _,
-            shares: _,
-            helps: _,
             callbacks: _,
             attendance: _,
             // By rank.
@@ -258,6 +256,7 @@ impl Inner {
         named.all(unexpected.iter().map(|(_, message)| message.peer));
         named.all(actions.iter().filter_map(|action| action.peer()));
         named.all(emulation.peers());
+        named.all(protocols.kept.peers());
         for (index, stream) in streams.peers() {
             let wanted = stream.is_left() && !peers[index as usize].closed_here;
             named.all((wanted || stream.is_read()).then_some(index));

@@ -7,7 +7,7 @@
 mod control;
 mod eager;
 mod offer;
-mod post;
+pub(crate) mod post;
 mod queue;
 mod stream;
 
@@ -32,7 +32,7 @@ use crate::wire;
 use crate::worker::Inner;
 
 use eager::Eager;
-use offer::{fragments, offer};
+use offer::offer;
 use stream::Pieces;
 
 /// How far a request came.
@@ -152,9 +152,6 @@ impl Inner {
             lent,
             take_back: false,
             answer,
-            answered: false,
-            help: None,
-            put: None,
             exposed: None,
             phase,
         };
@@ -285,10 +282,10 @@ impl Inner {
             SendPhase::Queued { offset, message } => {
                 Eager { lane, peer, send, key }.post(offset, message, counters)
             }
-            SendPhase::Streaming { .. } => fragments(lane, peer, send),
-            SendPhase::Offered | SendPhase::Putting | SendPhase::Lent => Ok(false),
+            SendPhase::Moving(ref mut sender) => sender.post(lane, peer, &mut send.buffer),
+            SendPhase::Offered | SendPhase::Lent => Ok(false),
         };
-        if send.take_back && send.phase == SendPhase::Offered {
+        if send.take_back && matches!(send.phase, SendPhase::Offered) {
             self.engine.actions.push(Action::AskBack(key));
         }
         peer.note_posted(first, envelope.as_ref());

@@ -41,7 +41,6 @@ use bowline_uct::Caps;
 
 use crate::beside::Beside;
 use crate::proto;
-use crate::proto::coop::Help;
 use crate::request::{Body, Fetch};
 use crate::waits::Waits;
 use crate::wakeup::Nap;
@@ -52,7 +51,7 @@ use crate::worker::{Inner, Worker};
 const READY: usize = 32;
 
 /// Room for boxes that come back; and actions and other notes that a turn may add.
-const ROOM: usize = 128;
+pub(crate) const ROOM: usize = 128;
 
 /// How a turn ended, for whoever decides when the next one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,8 +188,6 @@ pub(crate) struct Attendance {
     watched: Vec<Key>,
     #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
     fetches: Vec<Box<Fetch>>,
-    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
-    helps: Vec<Box<Help>>,
     payloads: Vec<Vec<u8>>,
     /// There was a turn since the last look of the worker itself.
     turned: bool,
@@ -210,7 +207,6 @@ impl Attendance {
         from: usize::MAX,
         watched: Vec::new(),
         fetches: Vec::new(),
-        helps: Vec::new(),
         payloads: Vec::new(),
         turned: false,
         asleep: false,
@@ -244,15 +240,9 @@ impl Attendance {
         }
     }
 
-    /// The same for help.
-    pub(crate) fn boxed_help(&mut self, help: Help) -> Box<Help> {
-        match self.helps.pop() {
-            Some(mut place) => {
-                *place = help;
-                place
-            }
-            None => Box::new(help),
-        }
+    /// Whether there are payloads for what one message may ask for.
+    pub(crate) fn has_payloads(&self) -> bool {
+        self.payloads.len() > 1
     }
 
     /// A payload that has to wait for room in its lane.
@@ -272,9 +262,6 @@ impl Attendance {
         self.fetches.reserve(ROOM);
         while self.fetches.len() < READY {
             self.fetches.push(Box::new(Fetch::NONE));
-        }
-        while self.helps.len() < READY {
-            self.helps.push(Box::new(Help::NONE));
         }
         while self.payloads.len() < READY {
             self.payloads.push(Vec::with_capacity(CoopRequest::FIXED + wire::MAX_RKEY));
@@ -435,7 +422,7 @@ impl Inner {
             let copy = lanes.map(|lane| lane.copying(bytes)).reduce(|a, b| Some(a?.max(b?)));
             return Some(Watched::Awaited { copy: copy.flatten() });
         };
-        let rest = fetch.share.as_ref()?.left(fetch.wanted);
+        let rest = fetch.receiver.as_ref()?.left_to_copy(fetch.wanted)?;
         let lane = self.engine.peers[fetch.peer as usize].lane as usize;
         Some(Watched::Begun { copy: self.lanes[lane].copying(rest)? })
     }
@@ -444,7 +431,7 @@ impl Inner {
     fn first_watched(&self) -> usize {
         let lanes = self.lanes.iter().filter(|lane| lane.turns());
         let shortest = lanes.flat_map(|lane| {
-            let rendezvous = proto::ALL.into_iter().filter(|protocol| protocol.rendezvous);
+            let rendezvous = proto::ALL.iter().filter(|protocol| protocol.rendezvous);
             rendezvous.filter_map(|protocol| lane.choices.tag_send.first(protocol))
         });
         shortest.min().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
@@ -455,8 +442,7 @@ impl Inner {
         let engine = &mut self.engine;
         engine.attendance.provide();
         engine.actions.reserve(ROOM);
-        engine.shares.reserve(ROOM);
-        engine.helps.reserve(ROOM);
+        engine.protocols.kept.provide();
         for lane in self.lanes.iter_mut().filter(|lane| lane.turns()) {
             lane.prepare_cursors();
         }
@@ -483,7 +469,7 @@ impl Inner {
 
 impl crate::lanes::Lane {
     /// Whether a turn looks at it.
-    fn turns(&self) -> bool {
+    pub(crate) fn turns(&self) -> bool {
         self.iface.attr().caps.contains(Caps::SIGNAL_SAFE)
     }
 

@@ -170,7 +170,7 @@ fn held_send(send: &Send, rank: u32) -> String {
         }
         SendPhase::Offered => "a synchronous send that the receiver has not matched",
         SendPhase::Lent => "the transport reads it",
-        SendPhase::Putting | SendPhase::Streaming { .. } => "on its way",
+        SendPhase::Moving(_) => "on its way",
     };
     let bytes = send.buffer.len();
     format!("a send of {bytes} bytes to rank {rank} of the job{tag} ({why})")

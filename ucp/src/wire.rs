@@ -245,9 +245,6 @@ pub(crate) struct CoopRequest {
 impl CoopRequest {
     pub(crate) const FIXED: usize = 32;
 
-    pub(crate) const EMPTY: Self =
-        Self { address: 0, wanted: 0, piece: 0, cursor: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
-
     /// Number of pieces.
     pub(crate) const fn pieces(&self) -> u32 {
         self.wanted.div_ceil(self.piece) as u32

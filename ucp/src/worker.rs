@@ -88,6 +88,15 @@ pub(crate) struct Inner {
     pub(crate) descriptors: Option<Arc<WakeSet>>,
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(report) = self.at_end.0.take() {
+            report(&self.engine.counters);
+        }
+        self.leak_written_buffers();
+    }
+}
+
 /// A worker. See the crate's text.
 pub struct Worker {
     /// First: it is gone before what it attends.

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::peer::{BARRED, NOBODY, PeerIndex, PeerState};
+use crate::proto::Protocol;
 use crate::request::{Body, RequestId, SendPhase, Status};
 use crate::unexpected::Payload;
 
@@ -104,7 +105,11 @@ impl Engine {
                 receive.fetch.as_ref().is_some_and(|fetch| fetch.peer == index)
             }
             Body::Send(send) if !request.done => {
-                send.peer == index && (send.help.is_some() || send.put.is_some())
+                let moving = match &send.phase {
+                    SendPhase::Moving(sender) => sender.touches_memory(),
+                    _ => false,
+                };
+                send.peer == index && moving
             }
             _ => false,
         })
@@ -119,11 +124,14 @@ impl Engine {
         from.map(|(key, _)| key).collect()
     }
 
-    pub(super) fn send_goes_to(&self, key: Key, index: PeerIndex) -> bool {
-        match self.requests.get(key).map(|request| &request.body) {
-            Some(Body::Send(send)) => send.peer == index,
-            _ => false,
-        }
+    /// The sends to a peer in which this side has still a part, and their protocols.
+    pub(super) fn moving_to(&self, index: PeerIndex) -> Vec<(Key, &'static Protocol)> {
+        let requests = self.requests.iter().filter(|(_, request)| !request.done);
+        let moving = requests.filter_map(|(key, request)| match &request.body {
+            Body::Send(send) if send.peer == index => Some((key, request.protocol()?)),
+            _ => None,
+        });
+        moving.collect()
     }
 
     /// Ends sends to a peer. Those whose buffers it may be reading only with `exposed`.
@@ -131,10 +139,14 @@ impl Engine {
         let requests = self.requests.iter().filter(|(_, request)| !request.done);
         let theirs = requests.filter(|(_, request)| match &request.body {
             Body::Send(send) => {
-                let read = send.rendezvous
-                    && matches!(send.phase, SendPhase::Offered | SendPhase::Putting);
-                // The transport reads one that is lent, and tells when it does no more.
-                send.peer == index && (exposed || !read) && send.phase != SendPhase::Lent
+                let read = match &send.phase {
+                    SendPhase::Moving(sender) => sender.touches_memory(),
+                    SendPhase::Offered => send.rendezvous,
+                    // The transport reads it, and reports when it does no more.
+                    SendPhase::Lent => return false,
+                    SendPhase::Queued { .. } => false,
+                };
+                send.peer == index && (exposed || !read)
             }
             _ => false,
         });

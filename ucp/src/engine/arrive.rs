@@ -11,6 +11,7 @@ use crate::error::OpError;
 use crate::matching::Envelope;
 use crate::matching::MatchEngine as _;
 use crate::peer::{Peer, PeerIndex};
+use crate::proto::rendezvous::send_of;
 use crate::request::{Body, Fetch, Request, SendPhase, Status};
 use crate::settings::RndvScheme;
 use crate::unexpected::{INLINE, Payload, Unexpected};
@@ -156,28 +157,24 @@ impl Engine {
             wire::EAGER_FIRST => self.eager_first(peer, header, arrival.payload),
             wire::PIECE => self.piece(peer, header, arrival.payload),
             wire::RTS => self.rts(peer, header, arrival.payload),
-            wire::CTS => self.cts(peer, header, arrival.payload),
-            wire::FRAGMENT => self.fragment(peer, header, arrival.payload),
             wire::ACK => self.ack(peer, header),
             wire::CREDIT => self.credit(peer, header),
-            wire::COOP_REQ => self.help(peer, header, arrival.payload),
-            wire::COOP_FIN => self.helped(peer, header),
             wire::SEND_CANCEL => self.take_back(peer, header, arrival.payload),
             wire::DISCONNECT => self.disconnected(peer, header, arrival.payload),
             wire::PROBE => Some(()),
             wire::NOTICE => self.notice(peer, header, arrival.payload),
             wire::REMOTE => self.remote(peer, header, arrival.payload),
             wire::REMOTE_DONE => self.remote_done(peer, header, arrival.payload),
-            wire::PUT => self.put_wanted(peer, header, arrival.payload),
-            wire::PUT_DONE => self.put_done(peer, header),
-            wire::RTR => self.rtr(peer, header, arrival.payload),
             wire::AM => self.am(peer, header, arrival.payload),
             wire::AM_FIRST => self.am_first(peer, header, arrival.payload),
             wire::STREAM => self.stream_data(peer, arrival.payload),
             wire::STREAM_RTS => self.stream_rts(peer, arrival.payload),
             wire::AM_RTS => self.am_rts(peer, header, arrival.payload),
-            // A second HELLO, a reserved id or one that never was.
-            _ => None,
+            // Else a second HELLO, a reserved id or one that never was.
+            id => match self.protocols.of(id) {
+                Some(protocol) => protocol.life.on_message(self, peer, arrival),
+                None => None,
+            },
         };
         if fine.is_none() {
             let id = arrival.id.get();
@@ -297,56 +294,29 @@ impl Engine {
         };
         request.status = Status { source: env.source, tag: env.tag, length: rts.length, outcome };
         receive.fetch = Some(self.attendance.boxed(Fetch::new(peer, rts, wanted)));
-        self.actions.push(Action::Fetch(key));
-    }
-
-    /// The sender's request `key`, if it is one that was offered to `peer`.
-    fn offered(&mut self, peer: PeerIndex, key: u64) -> Option<&mut crate::request::Send> {
-        let request = self.requests.get_mut(Key::from_wire(key))?;
-        match &mut request.body {
-            Body::Send(send) if send.peer == peer && !request.done => Some(send),
-            _ => None,
-        }
-    }
-
-    fn cts(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
-        let mut wanted = [0; 8];
-        if payload.copy_out(&mut wanted) != 8 {
-            return None;
-        }
-        let wanted = u64::from_le_bytes(wanted);
-        let key = Key::from_wire(header[0]);
-        let send = self.offered(peer, header[0])?;
-        if send.phase != SendPhase::Offered || !send.rendezvous || wanted > send.buffer.len() as u64
-        {
-            return None;
-        }
-        send.phase = SendPhase::Streaming { remote: header[1], wanted, offset: 0 };
-        self.actions.push(Action::Stream(key));
-        Some(())
+        self.actions.push(Action::Run(key));
     }
 
     pub(crate) fn ack(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let key = Key::from_wire(header[0]);
         let outcome = wire::outcome(header[1])?;
         // A request that was failed meanwhile is gone; its acknowledgement means nothing.
-        if let Some(send) = self.offered(peer, header[0]) {
-            match send.phase {
-                SendPhase::Offered if send.help.is_some() => {
-                    send.answer = outcome;
-                    send.answered = true;
-                    self.actions.push(Action::EndHelp(key));
-                }
+        if let Some(send) = send_of(&mut self.requests, key).filter(|send| send.peer == peer) {
+            match &mut send.phase {
                 SendPhase::Offered => {
                     let length = send.buffer.len() as u64;
                     self.finish(key, Status { length, outcome, ..Status::NONE });
                 }
+                SendPhase::Moving(sender) => {
+                    *sender.answer()? = Some(outcome);
+                    self.actions.push(Action::Run(key));
+                }
                 // Matched by its first piece, while others still wait for room.
-                SendPhase::Queued { message, .. } if message != 0 && send.synchronous => {
+                SendPhase::Queued { message, .. } if *message != 0 && send.synchronous => {
                     send.synchronous = false;
                     send.answer = outcome;
                 }
-                _ => return None,
+                SendPhase::Queued { .. } | SendPhase::Lent => return None,
             }
         }
         Some(())

@@ -15,8 +15,8 @@ use crate::action::Action;
 use crate::am::Delivery;
 use crate::matching::MatchEngine as _;
 use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
-use crate::proto::coop::{receive_of, writes_no_more};
-use crate::request::{Body, SendPhase};
+use crate::proto::rendezvous::writes_no_more;
+use crate::request::{Body, Receive};
 use crate::space::Lost;
 use crate::unexpected::Payload;
 use crate::wire;
@@ -70,8 +70,8 @@ impl Engine {
         if let Some(before) = peer.failure() {
             if writes_no_more(how) && !writes_no_more(before) {
                 peer.state = PeerState::Failed(how);
-                self.fail_shares(index, how);
-                self.settle_announced(index, how);
+                self.fail_receives(index, how);
+                self.note_failure(index, how);
             }
             return;
         }
@@ -83,7 +83,6 @@ impl Engine {
         if peer.end.is_none() {
             self.inbox.push_back(Delivery::End(peer.name, how));
         }
-        let lane = peer.lane;
         let assemblies = std::mem::take(&mut peer.assemblies);
         let mut lost: Vec<Key> = Vec::new();
         for assembly in assemblies {
@@ -104,38 +103,46 @@ impl Engine {
         lost.extend(self.requests.iter().filter(|(_, r)| !r.done).filter_map(|(key, request)| {
             let waits = match &request.body {
                 // One that the transport still reads from or writes into ends with its report.
-                Body::Send(send) => {
-                    let read = send.phase == SendPhase::Lent
-                        || send.put.as_ref().is_some_and(|put| put.in_flight > 0);
-                    send.peer == index && !read
+                Body::Send(send) => send.peer == index && !send.in_flight(),
+                Body::Receive(receive) => {
+                    receive.fetch.as_ref().is_some_and(|fetch| fetch.ends_with(index, how))
                 }
-                Body::Receive(receive) => receive.fetch.as_ref().is_some_and(|f| {
-                    let open = f.open_buffer.is_some_and(|buffer| !buffer.is_shut_by(how));
-                    let written = open || f.share.is_some() && !writes_no_more(how);
-                    f.peer == index && f.in_flight == 0 && !written
-                }),
                 Body::Stream(receive) => receive.peer == index,
                 Body::Announced(_) | Body::OneSided(_) | Body::Free => false,
             };
             waits.then_some(key)
         }));
         for key in lost {
-            if let Some((_, fetch)) = receive_of(&mut self.requests, key) {
-                // Nothing of it is copied any more.
-                fetch.share = None;
-                if let Some(rkey) = fetch.rkey.take() {
-                    self.actions.push(Action::CloseKey { lane, rkey });
-                }
-            }
             self.fail(key, how.into());
         }
-        self.settle_announced(index, how);
+        self.note_failure(index, how);
         self.am_waiting.retain(|&(peer, _)| peer != index);
         self.fail_stream(index);
         self.lose_emulated(index, how.into());
         if !self.one_sided.is_empty() {
             // Those for this peer are refused now, and end by that.
             self.actions.push(Action::ResumeOneSided);
+        }
+    }
+
+    /// A peer that had failed otherwise writes no more: what it may have been writing to is free.
+    #[cold]
+    fn fail_receives(&mut self, index: PeerIndex, how: PeerFailure) {
+        let open = self.requests.iter().filter(|(_, request)| !request.done);
+        let lost = open.filter(|(_, request)| match &request.body {
+            Body::Receive(Receive { fetch: Some(fetch), .. }) => fetch.ends_with(index, how),
+            _ => false,
+        });
+        let lost: Vec<Key> = lost.map(|(key, _)| key).collect();
+        for key in lost {
+            self.fail(key, how.into());
+        }
+    }
+
+    fn note_failure(&mut self, index: PeerIndex, how: PeerFailure) {
+        for at in 0..self.protocols.all.len() {
+            let life = self.protocols.all[at].life;
+            life.on_peer_failure(self, index, how);
         }
     }
 

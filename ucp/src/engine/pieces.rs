@@ -1,5 +1,4 @@
-//! Messages that come in pieces: eager ones, user's active messages, and fragments of a
-//! rendezvous whose receiver could not fetch.
+//! Messages that come in pieces: eager ones, and user's active messages.
 
 use bowline_base::slab::Key;
 use bowline_base::view::View;
@@ -312,36 +311,6 @@ impl Engine {
             self.unkeep(message);
             self.fail(receive, how.into());
         }
-    }
-
-    /// Data for a receive that could not fetch.
-    pub(super) fn fragment(
-        &mut self,
-        peer: PeerIndex,
-        header: &AmHeader,
-        payload: View<'_>,
-    ) -> Option<()> {
-        let key = Key::from_wire(header[0]);
-        // A receive that failed meanwhile is gone; its fragments mean nothing.
-        let Some(request) = self.requests.get_mut(key).filter(|request| !request.done) else {
-            return Some(());
-        };
-        let Body::Receive(receive) = &mut request.body else {
-            return None;
-        };
-        let fetch = receive.fetch.as_mut()?;
-        let end = header[1].checked_add(payload.len() as u64)?;
-        // In order, as the sender's lane is: a callback gets each byte once.
-        if fetch.peer != peer || !fetch.copying || end > fetch.wanted || header[1] != fetch.done {
-            return None;
-        }
-        receive.buffer.copy_at(header[1] as usize, payload);
-        fetch.done += payload.len() as u64;
-        if fetch.done >= fetch.wanted {
-            self.counters.copied += 1;
-            self.complete_receive(key);
-        }
-        Some(())
     }
 
     pub(super) fn am(

@@ -28,21 +28,25 @@
 //! 5. With several messages under way the receiver works at the oldest and the sender at the
 //!    newest, so that each has messages of its own until one is left.
 //!
-//! Each turn copies one piece, so that other traffic is looked at in between.
+//! Each round of progress copies one piece, so that other traffic is looked at in between.
 
 mod help;
-mod turn;
+mod signal_safe;
 
-use bowline_base::buffer::{RecvBuf, Shape};
+use std::collections::VecDeque;
+
 use bowline_base::cursor::{Cursor, Side};
 use bowline_base::slab::Key;
 use bowline_model::cheapest::Line;
 use bowline_uct::{
-    AmHeader, Caps, Iface, MemHandle, PeerFailure, PostError, Posted, RemoteSlice, Token,
+    AmHeader, AmId, Arrival, Caps, Iface, MemHandle, PeerFailure, PostError, Posted, RemoteSlice,
+    Token,
 };
 
+use super::registry::Keeps;
+use super::rendezvous::{Offer, receive_of, writes_no_more};
 use super::table::{Op, SelectionContext};
-use super::{Life, Protocol};
+use super::{Life, Protocol, Receiver, Receiving};
 use crate::action::Action;
 use crate::address::COOPERATES;
 use crate::engine::Engine;
@@ -50,7 +54,8 @@ use crate::error::OpError;
 use crate::lanes::Lane;
 use crate::loan;
 use crate::peer::PeerIndex;
-use crate::request::{Body, Fetch, Request, Requests};
+use crate::request::Fetch;
+use crate::turn::ROOM;
 use crate::wire::{self, CoopRequest};
 use crate::worker::Inner;
 
@@ -110,6 +115,107 @@ impl Life for Coop {
     fn copiers(&self) -> f64 {
         2.0
     }
+
+    fn ids(&self) -> &'static [AmId] {
+        &[wire::COOP_REQ, wire::COOP_FIN]
+    }
+
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        arrival: &Arrival<'_>,
+    ) -> Option<()> {
+        match arrival.id {
+            wire::COOP_REQ => engine.help(peer, &arrival.header, arrival.payload),
+            _ => engine.helper_leaves(peer, &arrival.header),
+        }
+    }
+
+    fn on_message_signal_safe(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        arrival: &Arrival<'_>,
+    ) -> bool {
+        let Queues { helps, left, .. } = &engine.protocols.kept.coop;
+        let room = helps.len() < helps.capacity() && left.len() < left.capacity();
+        room && self.on_message(engine, peer, arrival).is_some()
+    }
+
+    fn can(&self, offer: &mut Offer<'_>) -> bool {
+        let Offer { lane, peer, fetch, .. } = offer;
+        let long = lane.choices.fetch.first(&COOP).is_some_and(|from| fetch.wanted >= from);
+        let known = peer.reach_proven && peer.address.features & COOPERATES != 0;
+        long && known && offer.is_whole() && offer.can_read()
+    }
+
+    fn start(&self, inner: &mut Inner, key: Key) -> bool {
+        inner.share(key)
+    }
+
+    fn start_signal_safe(&self, inner: &mut Inner, key: Key) -> bool {
+        inner.share_signal_safe(key)
+    }
+
+    fn receive_signal_safe(&self, _: &mut Inner, _: Key, _: &mut bool) -> bool {
+        // Its pieces are copied by `poll`.
+        true
+    }
+
+    fn send(&self, inner: &mut Inner, key: Key) {
+        // The receiver has answered.
+        inner.end_help(key);
+    }
+
+    fn stop(&self, inner: &mut Inner, key: Key) {
+        inner.end_help(key);
+    }
+
+    fn poll(&self, inner: &mut Inner) {
+        while let Some((peer, key, done)) = inner.engine.protocols.kept.coop.left.pop() {
+            inner.helper_left(peer, key, done);
+        }
+        inner.copy_piece();
+        inner.help_piece();
+        if !inner.engine.protocols.kept.coop.is_idle() {
+            inner.engine.actions.push(Action::Poll(&COOP));
+        }
+    }
+
+    fn poll_signal_safe(&self, inner: &mut Inner, copied: &mut bool) -> bool {
+        inner.copy_signal_safe(copied);
+        inner.engine.protocols.kept.coop.is_idle()
+    }
+}
+
+/// The messages that are copied by both sides. While there are any, an action waits to poll.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    /// Receives whose senders help, in the order in which they are copied.
+    shares: VecDeque<Key>,
+    /// Sends that this side helps with, the newest last.
+    helps: Vec<Key>,
+    /// Senders that have left: the receive, and how many pieces they have written.
+    left: Vec<(PeerIndex, Key, u32)>,
+}
+
+impl Queues {
+    fn is_idle(&self) -> bool {
+        self.shares.is_empty() && self.helps.is_empty() && self.left.is_empty()
+    }
+}
+
+impl Keeps for Queues {
+    fn peers(&self) -> Vec<PeerIndex> {
+        self.left.iter().map(|&(peer, ..)| peer).collect()
+    }
+
+    fn provide(&mut self) {
+        self.shares.reserve(ROOM);
+        self.helps.reserve(ROOM);
+        self.left.reserve(ROOM);
+    }
 }
 
 /// The cursors of one lane.
@@ -158,16 +264,11 @@ pub(crate) struct Share {
     stage: Stage,
     /// Why the message has failed; it ends when the sender has left.
     failed: Option<OpError>,
-    /// Pieces that the sender had claimed at the last turn, and whether that left it to the sender.
+    /// The buffer as it is lent to the sender, where a transport writes only what is lent.
+    lent: Option<(u32, MemHandle)>,
+    /// Pieces that the sender had claimed at the last signal-safe progress, and whether that left it to the sender.
     seen_back: u32,
     left_to_sender: bool,
-}
-
-impl Share {
-    /// The message is to end with `error`, once its sender has left.
-    pub(crate) fn fail(&mut self, error: OpError) {
-        self.failed.get_or_insert(error);
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,29 +282,20 @@ enum Stage {
 }
 
 impl Inner {
-    /// Whether a message that is about to be read is shared with its sender; then it is under way.
-    pub(crate) fn share(&mut self, key: Key) -> bool {
-        let Some((receive, fetch)) = receive_of(&mut self.engine.requests, key) else {
-            return false;
+    /// Begins to share a message, if there is a cursor for it.
+    fn share(&mut self, key: Key) -> bool {
+        let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else {
+            return true;
         };
-        if receive.shape() != Shape::Whole || !fetch.rts.is_readable() {
-            return false;
-        }
-        let (index, wanted, address) = (fetch.peer, fetch.wanted, receive.address());
-        let fresh = fetch.done == 0 && (fetch.rkey.is_some() || fetch.rts.rkey_len == 0);
-        let known = &self.engine.peers[index as usize];
-        if !fresh || !known.reach_proven || known.address.features & COOPERATES == 0 {
-            return false;
-        }
+        let (index, wanted, address) = (fetch.peer, fetch.wanted, buffer.address());
         let Some((cursor, word, packed)) = self.cursor_for(key, index) else { return false };
-        let lane = &mut self.lanes[self.engine.peers[index as usize].lane as usize];
+        let at = self.engine.peers[index as usize].lane;
+        let lane = &mut self.lanes[at as usize];
+        let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
         let mut lent = None;
         if lane.iface.attr().caps.contains(Caps::LENT_ONLY) {
-            let Some((buffer, _)) = receive_of(&mut self.engine.requests, key) else {
-                return false;
-            };
             let all = loan::of_recv(buffer, 0, wanted as usize);
-            lent = all.and_then(|all| lane.iface.mem_lend(all).ok());
+            lent = all.and_then(|all| lane.iface.mem_lend(all).ok()).map(|memory| (at, memory));
             if lent.is_none() {
                 if let Some(cursors) = &mut lane.cursors {
                     cursors.used[cursor] = None;
@@ -212,22 +304,26 @@ impl Inner {
             }
         }
         let piece = (wanted / PIECES).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096);
-        let mut coop_request =
-            CoopRequest { address, wanted, piece, cursor: word, ..CoopRequest::EMPTY };
-        (coop_request.rkey, coop_request.rkey_len) = packed;
-        let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
-        let (stage, pieces) = (Stage::Claiming, coop_request.pieces());
-        let (rest, failed, seen_back) = (0..0, None, turn::NO_TURN);
-        let left_to_sender = false;
-        fetch.lent = lent;
-        fetch.share =
-            Some(Share { cursor, piece, pieces, rest, stage, failed, seen_back, left_to_sender });
+        let (rkey, rkey_len) = packed;
+        let coop_request = CoopRequest { address, wanted, piece, cursor: word, rkey, rkey_len };
+        fetch.receiver = Some(Receiver::Coop(Share {
+            cursor,
+            piece,
+            pieces: coop_request.pieces(),
+            rest: 0..0,
+            stage: Stage::Claiming,
+            failed: None,
+            lent,
+            seen_back: signal_safe::NEVER,
+            left_to_sender: false,
+        }));
         let request = fetch.rts.request;
         let mut payload = [0; CoopRequest::FIXED + wire::MAX_RKEY];
         let n = coop_request.pack(&mut payload);
         self.control(index, wire::COOP_REQ, [request, key.to_wire()], &payload[..n]);
         self.engine.counters.shared += 1;
-        self.queue_share(key, false);
+        self.engine.poll_coop();
+        self.engine.protocols.kept.coop.shares.push_back(key);
         true
     }
 
@@ -249,34 +345,22 @@ impl Inner {
         Some((cursor, address as u64, cursors.key))
     }
 
-    /// Has a shared message copied, as the first or the last of all.
-    fn queue_share(&mut self, key: Key, first: bool) {
-        let shares = &mut self.engine.shares;
-        if shares.is_empty() {
-            self.engine.actions.push(Action::Copy);
-        }
-        if first { shares.push_front(key) } else { shares.push_back(key) }
-    }
-
-    /// The receiver's turn: one piece of its oldest shared message.
-    pub(crate) fn copy_piece(&mut self) {
-        while let Some(&key) = self.engine.shares.front() {
+    /// The receiver copies one piece of its oldest shared message.
+    fn copy_piece(&mut self) {
+        while let Some(&key) = self.engine.protocols.kept.coop.shares.front() {
             if let Some(piece) = self.next_piece(key) {
-                self.read_piece(key, piece);
-                break;
+                return self.read_piece(key, piece);
             }
-            self.engine.shares.pop_front();
-        }
-        if !self.engine.shares.is_empty() {
-            self.engine.actions.push(Action::Copy);
+            self.engine.protocols.kept.coop.shares.pop_front();
         }
     }
 
     /// The piece of a shared message that the receiver is to read next. None: it is complete, or
     /// waits for its sender.
     fn next_piece(&mut self, key: Key) -> Option<u32> {
-        let (_, Fetch { peer, share, .. }) = receive_of(&mut self.engine.requests, key)?;
-        let (index, share) = (*peer as usize, share.as_mut()?);
+        let (_, fetch) = receive_of(&mut self.engine.requests, key)?;
+        let index = fetch.peer as usize;
+        let Some(Receiver::Coop(share)) = &mut fetch.receiver else { return None };
         if share.stage == Stage::Claiming {
             let lane = &self.lanes[self.engine.peers[index].lane as usize];
             let cursor = cursor_at(lane, share.cursor)?;
@@ -299,11 +383,7 @@ impl Inner {
         {
             return Some(piece);
         }
-        let failed = share.failed;
-        if let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) {
-            fetch.share = None;
-        }
-        match failed {
+        match share.failed {
             None => self.fetched(key),
             Some(error) => {
                 if error == OpError::PeerFailed(PeerFailure::Died) {
@@ -318,7 +398,7 @@ impl Inner {
 
     fn read_piece(&mut self, key: Key, piece: u32) {
         let Some((receive, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
-        let Some(share) = &fetch.share else { return };
+        let Some(Receiver::Coop(share)) = &fetch.receiver else { return };
         let offset = u64::from(piece) * share.piece;
         let length = share.piece.min(fetch.wanted - offset);
         let to = loan::of_recv(receive, offset as usize, length as usize);
@@ -338,7 +418,7 @@ impl Inner {
             Err(PostError::PeerFailed) => PeerFailure::Died.into(),
             _ => OpError::BadRemote,
         };
-        if let Some((_, Fetch { share: Some(share), .. })) =
+        if let Some((_, Fetch { receiver: Some(Receiver::Coop(share)), .. })) =
             receive_of(&mut self.engine.requests, key)
         {
             // Rule 2: not before the sender has left.
@@ -347,7 +427,7 @@ impl Inner {
     }
 
     /// The sender of a shared message has left after writing `done` pieces.
-    pub(crate) fn helper_left(&mut self, index: PeerIndex, key: Key, done: u32) {
+    fn helper_left(&mut self, index: PeerIndex, key: Key, done: u32) {
         let lane = self.engine.peers[index as usize].lane as usize;
         let lane = &mut self.lanes[lane];
         let used = lane
@@ -359,7 +439,7 @@ impl Inner {
             return self.engine.reject(index, PeerFailure::Damaged, why);
         };
         *user = None;
-        let Some((_, Fetch { share: Some(share), .. })) =
+        let Some((_, Fetch { receiver: Some(Receiver::Coop(share)), .. })) =
             receive_of(&mut self.engine.requests, key)
         else {
             return;
@@ -375,7 +455,7 @@ impl Inner {
             share.failed = Some(PeerFailure::Damaged.into());
         }
         if waited {
-            self.queue_share(key, true);
+            self.engine.protocols.kept.coop.shares.push_front(key);
         }
         if !sound {
             let why = "it says that it has written more of a message than it claimed";
@@ -384,34 +464,48 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
-    /// Rule 2: a buffer into which a sender may be writing outlives the worker. It is leaked, unless
-    /// it is somebody else's, who has waited then.
-    fn drop(&mut self) {
-        if let Some(report) = self.at_end.0.take() {
-            report(&self.engine.counters);
-        }
-        self.leak_open_buffers();
-        while let Some(key) = self.engine.any_shared() {
-            let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
-            let Some(share) = fetch.share.take() else { return };
-            let peer = &self.engine.peers[fetch.peer as usize];
-            let alive = !peer.failure().is_some_and(writes_no_more);
-            let cursor = cursor_at(&self.lanes[peer.lane as usize], share.cursor);
-            let settled = cursor.is_none_or(|cursor| {
-                let back = cursor.claim_all(share.pieces);
-                cursor.is_settled(back)
-            });
-            if alive && !settled && share.stage != Stage::Alone {
-                std::mem::forget(std::mem::replace(buffer, RecvBuf::empty()));
-            }
-        }
+impl Receiving for Share {
+    fn protocol(&self) -> &'static Protocol {
+        &COOP
     }
-}
 
-/// Whether a peer that has failed in this way is known to write nothing any more.
-pub(crate) const fn writes_no_more(how: PeerFailure) -> bool {
-    matches!(how, PeerFailure::Died | PeerFailure::Closed)
+    /// Rule 2.
+    fn ends_with(&self, how: PeerFailure) -> bool {
+        writes_no_more(how)
+    }
+
+    /// Rule 2: when its sender has left.
+    fn abort(&mut self, error: OpError) -> bool {
+        self.failed.get_or_insert(error);
+        false
+    }
+
+    fn lent(&self) -> Option<(u32, MemHandle)> {
+        self.lent
+    }
+
+    /// Rule 2.
+    fn is_written_after_end(&self, lane: &Lane, how: Option<PeerFailure>) -> bool {
+        let settled = cursor_at(lane, self.cursor).is_none_or(|cursor| {
+            let back = cursor.claim_all(self.pieces);
+            cursor.is_settled(back)
+        });
+        !settled && self.stage != Stage::Alone && !how.is_some_and(writes_no_more)
+    }
+
+    fn left_to_copy(&self, wanted: u64) -> Option<u64> {
+        Some(wanted.saturating_sub(self.piece))
+    }
+
+    fn moved_by_others(&self, lane: &Lane) -> Option<u64> {
+        self.left_to_sender(lane)
+    }
+
+    fn is_settled(&self, lane: &Lane) -> bool {
+        let settled = |cursor: Cursor<'_>| cursor.is_settled(cursor.claimed().1);
+        let waits = self.stage == Stage::Waiting && self.failed.is_none();
+        waits && cursor_at(lane, self.cursor).is_some_and(settled)
+    }
 }
 
 /// A cursor of our own.
@@ -420,48 +514,19 @@ fn cursor_at(lane: &Lane, cursor: usize) -> Option<Cursor<'_>> {
     Cursor::in_view(lane.iface.mem_view(memory)?, cursor * CURSOR_BYTES)
 }
 
-/// A receive that reads from its sender.
-pub(crate) fn receive_of(requests: &mut Requests, key: Key) -> Option<(&mut RecvBuf, &mut Fetch)> {
-    match &mut requests.get_mut(key)?.body {
-        Body::Receive(receive) => {
-            let fetch = receive.fetch.as_deref_mut()?;
-            Some((&mut receive.buffer, fetch))
-        }
-        _ => None,
-    }
-}
-
 impl Engine {
-    /// A receive whose sender helps.
-    fn any_shared(&self) -> Option<Key> {
-        let shared = |request: &Request| match &request.body {
-            Body::Receive(receive) => receive.fetch.as_ref().is_some_and(|f| f.share.is_some()),
-            _ => false,
-        };
-        self.requests.iter().find(|(_, request)| shared(request)).map(|(key, _)| key)
-    }
-
-    /// A sender that had failed otherwise writes no more: what it may have been writing to is free.
-    #[cold]
-    pub(crate) fn fail_shares(&mut self, index: PeerIndex, how: PeerFailure) {
-        let shared = |request: &Request| match &request.body {
-            Body::Receive(receive) if !request.done => {
-                let written = |f: &Fetch| f.share.is_some() || f.open_buffer.is_some();
-                receive.fetch.as_ref().is_some_and(|f| f.peer == index && written(f))
-            }
-            _ => false,
-        };
-        let requests = self.requests.iter();
-        let lost: Vec<Key> = requests.filter(|(_, r)| shared(r)).map(|(key, _)| key).collect();
-        for key in lost {
-            self.fail(key, how.into());
+    /// The first message is about to be queued, or another one.
+    fn poll_coop(&mut self) {
+        if self.protocols.kept.coop.is_idle() {
+            self.actions.push(Action::Poll(&COOP));
         }
     }
 
     /// The sender of a shared message says that it has left.
-    pub(crate) fn helped(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
+    fn helper_leaves(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let done = u32::try_from(header[1]).ok()?;
-        self.actions.push(Action::HelperLeft { peer, key: Key::from_wire(header[0]), done });
+        self.poll_coop();
+        self.protocols.kept.coop.left.push((peer, Key::from_wire(header[0]), done));
         Some(())
     }
 }

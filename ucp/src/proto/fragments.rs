@@ -1,14 +1,86 @@
 //! The rendezvous in which the sender sends fragments through the transport, since its receiver cannot read the message
 //! and it cannot write it. It is never refused.
+//!
+//! ```text
+//!   receiver                              sender
+//!   RTS matched ── CTS (bytes wanted) ───► in order, as the lane has room
+//!   all are here  ◄──── FRAGMENT ... ────  all are posted: complete
+//! ```
 
+use bowline_base::buffer::SendBuf;
+use bowline_base::slab::Key;
+use bowline_base::view::View;
 use bowline_model::cheapest::Line;
+use bowline_uct::{AmHeader, AmId, Arrival, Iface, PostError};
 
+use super::rendezvous::{Offer, receive_of, send_of};
 use super::table::{Op, SelectionContext};
-use super::{Life, Protocol};
+use super::{Life, Protocol, Receiver, Receiving, Sender, Sending};
+use crate::action::Action;
+use crate::engine::Engine;
+use crate::pack;
+use crate::peer::{Peer, PeerIndex};
+use crate::request::{SendPhase, WaitsFor};
+use crate::send::post;
+use crate::settings::RndvScheme;
+use crate::wire;
+use crate::worker::Inner;
 
 /// The receiver asks for fragments.
 pub(crate) static FRAGMENTS: Protocol =
     Protocol { name: "rndv/copy", rendezvous: true, life: &Fragments };
+
+/// A receive that gets fragments.
+#[derive(Debug)]
+pub(crate) struct Awaited;
+
+impl Receiving for Awaited {
+    fn protocol(&self) -> &'static Protocol {
+        &FRAGMENTS
+    }
+}
+
+/// A send whose receiver has asked for fragments.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// The receive.
+    remote: u64,
+    /// Bytes that it wants.
+    wanted: u64,
+    /// Bytes posted.
+    offset: u64,
+}
+
+impl Sending for Asked {
+    fn protocol(&self) -> &'static Protocol {
+        &FRAGMENTS
+    }
+
+    fn post(
+        &mut self,
+        lane: &mut dyn Iface,
+        peer: &mut Peer,
+        buffer: &mut SendBuf,
+    ) -> Result<bool, PostError> {
+        let max = lane.attr().limits.am.max_bcopy;
+        while self.offset < self.wanted {
+            let left = (self.wanted - self.offset).min(max as u64) as usize;
+            let (words, skip) = ([self.remote, self.offset], self.offset as usize);
+            let mut pack = |out: View<'_>| pack::message(&[], buffer, skip, left, out);
+            let n = post::packed(lane, peer, wire::FRAGMENT, words, left, &mut pack)?;
+            self.offset += n as u64;
+        }
+        Ok(true)
+    }
+
+    fn touches_memory(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> (u64, WaitsFor) {
+        (self.offset, WaitsFor::Room)
+    }
+}
 
 struct Fragments;
 
@@ -20,5 +92,89 @@ impl Life for Fragments {
         // Where reading can be had, this is what is left when the kernel refuses it.
         let is_priced = max > 0 && !context.reads(op) && !op.is_one_sided();
         is_priced.then(|| (line, context.rndv_start(op), u64::MAX))
+    }
+
+    fn ids(&self) -> &'static [AmId] {
+        &[wire::CTS, wire::FRAGMENT]
+    }
+
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        arrival: &Arrival<'_>,
+    ) -> Option<()> {
+        match arrival.id {
+            wire::CTS => engine.cts(peer, &arrival.header, arrival.payload),
+            _ => engine.fragment(peer, &arrival.header, arrival.payload),
+        }
+    }
+
+    fn is_asked_for(&self, scheme: RndvScheme) -> bool {
+        scheme == RndvScheme::Copy
+    }
+
+    fn can(&self, _: &mut Offer<'_>) -> bool {
+        true
+    }
+
+    fn start(&self, inner: &mut Inner, key: Key) -> bool {
+        if let Some((_, fetch)) = receive_of(&mut inner.engine.requests, key) {
+            let (peer, sender, wanted) = (fetch.peer, fetch.rts.request, fetch.wanted);
+            fetch.receiver = Some(Receiver::Fragments(Awaited));
+            inner.control(peer, wire::CTS, [sender, key.to_wire()], &wanted.to_le_bytes());
+            if let Some(how) = inner.engine.peers[peer as usize].failure() {
+                inner.engine.fail(key, how.into());
+            }
+        }
+        true
+    }
+
+    /// The fragments go behind what waits for the peer.
+    fn send(&self, inner: &mut Inner, key: Key) {
+        inner.queue_send(key);
+    }
+}
+
+impl Engine {
+    /// A receiver asks for fragments.
+    fn cts(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
+        let mut wanted = [0; 8];
+        if payload.copy_out(&mut wanted) != 8 {
+            return None;
+        }
+        let wanted = u64::from_le_bytes(wanted);
+        let key = Key::from_wire(header[0]);
+        let send = send_of(&mut self.requests, key)?;
+        if send.peer != peer || !send.is_offered() || wanted > send.buffer.len() as u64 {
+            return None;
+        }
+        let asked = Asked { remote: header[1], wanted, offset: 0 };
+        send.phase = SendPhase::Moving(Sender::Fragments(asked));
+        self.actions.push(Action::Run(key));
+        Some(())
+    }
+
+    /// A fragment for a receive that has asked for it.
+    fn fragment(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
+        let key = Key::from_wire(header[0]);
+        // A receive that failed meanwhile is gone; its fragments mean nothing.
+        if self.requests.get(key).is_none_or(|request| request.done) {
+            return Some(());
+        }
+        let (buffer, fetch) = receive_of(&mut self.requests, key)?;
+        let end = header[1].checked_add(payload.len() as u64)?;
+        let asked = matches!(fetch.receiver, Some(Receiver::Fragments(_)));
+        // In order, as the sender's lane is: a callback gets each byte once.
+        if fetch.peer != peer || !asked || end > fetch.wanted || header[1] != fetch.done {
+            return None;
+        }
+        buffer.copy_at(header[1] as usize, payload);
+        fetch.done += payload.len() as u64;
+        if fetch.done >= fetch.wanted {
+            self.counters.copied += 1;
+            self.complete_receive(key);
+        }
+        Some(())
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   receiver                                           sender
-//!   RTS matched: buffer opened ── PUT (target buffer) ─────► Putting: pieces, then a flush
+//!   RTS matched: buffer opened ── PUT (target buffer) ─────► Moving: pieces, then a flush
 //!                                                      everything is visible
 //!   complete        ◄───────── PUT_DONE, outcome 0 ──  complete
 //!   next best kind  ◄───────── PUT_DONE, outcome 1 ──  Offered again: it was refused
@@ -22,25 +22,27 @@
 //!
 //! The sender's buffer is free as soon as everything is visible: there is no acknowledgement.
 
-use bowline_base::buffer::RecvBuf;
+use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, Caps, LocalSlice, MemHandle, PeerFailure, PostError, Posted, RemoteSlice, RkeyId,
-    WHOLE_PROCESS,
+    AmHeader, AmId, Arrival, Caps, LocalSlice, MemHandle, PeerFailure, PostError, Posted,
+    RemoteSlice, RkeyId, WHOLE_PROCESS,
 };
 
-use super::{Life, Protocol};
+use super::rendezvous::{Offer, SEGMENT, reaches_all, receive_of, send_of, writes_no_more};
+use super::{Life, Protocol, Receiver, Receiving, Sender, Sending};
 use crate::action::Action;
+use crate::address::PUTS;
 use crate::engine::Engine;
+use crate::error::OpError;
+use crate::lanes::Lane;
 use crate::loan;
 use crate::pack::RUNS;
-use crate::peer::PeerIndex;
-use crate::proto::coop::{receive_of, writes_no_more};
-use crate::proto::get::SEGMENT;
-use crate::proto::rendezvous::{RndvKind, reaches_all};
-use crate::request::{Body, Receive, Request, Send, SendPhase, Status, token};
-use crate::wire::{self, MAX_RKEY};
+use crate::peer::{Peer, PeerIndex};
+use crate::request::{Requests, Send, SendPhase, Status, WaitsFor, token};
+use crate::settings::RndvScheme;
+use crate::wire::{self, MAX_RKEY, Rts};
 use crate::worker::Inner;
 
 /// The sender writes the message.
@@ -48,7 +50,64 @@ pub(crate) static PUT: Protocol = Protocol { name: "rndv/put", rendezvous: true,
 
 struct Writes;
 
-impl Life for Writes {}
+impl Life for Writes {
+    fn ids(&self) -> &'static [AmId] {
+        &[wire::PUT, wire::PUT_DONE]
+    }
+
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        arrival: &Arrival<'_>,
+    ) -> Option<()> {
+        match arrival.id {
+            wire::PUT => engine.put_wanted(peer, &arrival.header, arrival.payload),
+            _ => engine.put_done(peer, &arrival.header),
+        }
+    }
+
+    /// A piece is done, or the flush behind all.
+    fn on_completion(&self, engine: &mut Engine, key: Key, result: Result<u64, PeerFailure>) {
+        let Some((.., put)) = putting(&mut engine.requests, key) else { return };
+        put.in_flight = put.in_flight.saturating_sub(1);
+        put.refused |= result.is_err();
+        engine.actions.push(Action::Run(key));
+    }
+
+    fn is_asked_for(&self, scheme: RndvScheme) -> bool {
+        matches!(scheme, RndvScheme::Put | RndvScheme::Rtr)
+    }
+
+    fn can(&self, offer: &mut Offer<'_>) -> bool {
+        offer.is_whole()
+            && offer.fetch.rts.address != Rts::PACKED
+            && can_land(offer.caps(), offer.peer)
+    }
+
+    fn start(&self, inner: &mut Inner, key: Key) -> bool {
+        inner.ask_for_put(key)
+    }
+
+    /// The sender posts what the transport takes, and says when everything is visible.
+    fn send(&self, inner: &mut Inner, key: Key) {
+        match inner.put_step(key) {
+            Step::Wait => {}
+            Step::Again => inner.engine.actions.push(Action::Run(key)),
+            Step::End => inner.end_put(key),
+            // The lane tells of the failure itself, after what the peer has sent before it.
+            Step::Failed(how) => inner.engine.fail(key, how.into()),
+        }
+    }
+}
+
+/// Whether `peer` can write a message into memory of this worker's by a lane with these abilities.
+pub(crate) fn can_land(caps: Caps, peer: &Peer) -> bool {
+    caps.contains(Caps::PUT_ZCOPY)
+        && (caps.contains(Caps::LEND) || reaches_all(caps))
+        && peer.address.features & PUTS != 0
+        && !peer.put_refused
+}
 
 /// A receive's buffer, open to its sender's writes.
 #[derive(Clone, Copy, Debug)]
@@ -64,24 +123,86 @@ impl OpenBuffer {
     pub(crate) const fn is_shut_by(&self, how: PeerFailure) -> bool {
         self.memory.is_some() || writes_no_more(how)
     }
+
+    /// Rule 2, when the worker itself ends: whether it stays open. Lent memory is shut by its lane.
+    pub(crate) fn is_open_after(&self, how: Option<PeerFailure>) -> bool {
+        self.memory.is_none() && !how.is_some_and(writes_no_more)
+    }
+
+    /// The memory that is to be taken back, and its lane.
+    pub(crate) fn lent(&self) -> Option<(u32, MemHandle)> {
+        Some((self.lane, self.memory?))
+    }
+}
+
+/// A receive whose buffer is open to the sender's writes.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) open: OpenBuffer,
+    /// The receive has failed otherwise, and ends when nobody writes to its buffer any more.
+    pub(crate) ended: Option<OpError>,
+}
+
+impl Receiving for Written {
+    fn protocol(&self) -> &'static Protocol {
+        &PUT
+    }
+
+    /// Rule 2.
+    fn ends_with(&self, how: PeerFailure) -> bool {
+        self.open.is_shut_by(how)
+    }
+
+    /// Rule 2: when it is shut.
+    fn abort(&mut self, error: OpError) -> bool {
+        self.ended = Some(error);
+        false
+    }
+
+    fn lent(&self) -> Option<(u32, MemHandle)> {
+        self.open.lent()
+    }
+
+    fn is_written_after_end(&self, _: &Lane, how: Option<PeerFailure>) -> bool {
+        self.open.is_open_after(how)
+    }
 }
 
 /// What the sender was asked to write, and how far it came.
 #[derive(Debug)]
 pub(crate) struct Put {
     /// The receive.
-    pub(crate) remote: u64,
-    pub(crate) target: wire::TargetBuffer,
+    remote: u64,
+    target: wire::TargetBuffer,
     /// Key of the target buffer, once it was opened.
-    pub(crate) rkey: Option<RkeyId>,
+    rkey: Option<RkeyId>,
     /// Bytes handed to the transport.
-    pub(crate) posted: u64,
+    posted: u64,
     /// Operations that the transport has in flight.
-    pub(crate) in_flight: u32,
+    in_flight: u32,
     /// Everything posted is visible.
-    pub(crate) flushed: bool,
+    flushed: bool,
     /// The transport, or the receiver's memory, refuses.
-    pub(crate) refused: bool,
+    refused: bool,
+}
+
+impl Sending for Put {
+    fn protocol(&self) -> &'static Protocol {
+        &PUT
+    }
+
+    /// Rule 3.
+    fn in_flight(&self) -> bool {
+        self.in_flight > 0
+    }
+
+    fn key(&self) -> Option<RkeyId> {
+        self.rkey
+    }
+
+    fn describe(&self) -> (u64, WaitsFor) {
+        (self.posted, WaitsFor::Transport)
+    }
 }
 
 impl Put {
@@ -143,21 +264,18 @@ impl Inner {
     }
 
     /// Asks the sender of a matched message to write it. `false` when the buffer cannot be opened.
-    pub(crate) fn ask_for_put(&mut self, key: Key) -> bool {
-        let Some(request) = self.engine.requests.get_mut(key) else { return true };
-        let Body::Receive(Receive { buffer, fetch: Some(fetch), .. }) = &mut request.body else {
-            return true;
-        };
+    fn ask_for_put(&mut self, key: Key) -> bool {
+        let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
         let (index, wanted, sender) = (fetch.peer, fetch.wanted, fetch.rts.request);
         let mut buffer = std::mem::replace(buffer, RecvBuf::empty());
         let opened = self.open_buffer(index, &mut buffer, wanted);
-        let Some(request) = self.engine.requests.get_mut(key) else { return true };
-        let Body::Receive(receive) = &mut request.body else { return true };
-        receive.buffer = buffer;
-        let (Some(fetch), Some((open, on_wire))) = (receive.fetch.as_mut(), opened) else {
+        let Some((place, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
+        *place = buffer;
+        let Some((open, on_wire)) = opened else {
+            self.engine.peers[index as usize].put_refused = true;
             return false;
         };
-        fetch.open_buffer = Some(open);
+        fetch.receiver = Some(Receiver::Put(Written { open, ended: None }));
         let mut payload = [0; wire::TargetBuffer::FIXED + MAX_RKEY];
         let n = on_wire.pack(&mut payload);
         self.control(index, wire::PUT, [sender, key.to_wire()], &payload[..n]);
@@ -167,21 +285,11 @@ impl Inner {
         true
     }
 
-    /// The sender's turn: posts what the transport takes, and says when everything is visible.
-    pub(crate) fn put_pieces(&mut self, key: Key) {
-        match self.put_step(key) {
-            Step::Wait => {}
-            Step::Again => self.engine.actions.push(Action::Put(key)),
-            Step::End => self.end_put(key),
-            // The lane tells of the failure itself, after what the peer has sent before it.
-            Step::Failed(how) => self.engine.fail(key, how.into()),
-        }
-    }
-
     fn put_step(&mut self, key: Key) -> Step {
-        let Some(send) = putting(self.engine.requests.get_mut(key)) else { return Step::Wait };
-        let Send { peer: index, buffer, put: Some(put), .. } = send else { return Step::Wait };
-        let peer = &mut self.engine.peers[*index as usize];
+        let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else {
+            return Step::Wait;
+        };
+        let peer = &mut self.engine.peers[index as usize];
         if let Some(how) = peer.failure() {
             // Rule 3.
             return if put.in_flight > 0 { Step::Wait } else { Step::Failed(how) };
@@ -262,64 +370,36 @@ impl Inner {
 
     /// Tells the receiver how it went.
     fn end_put(&mut self, key: Key) {
-        let Some(send) = putting(self.engine.requests.get_mut(key)) else { return };
-        let Some(put) = send.put.take() else { return };
-        let (index, length) = (send.peer, send.buffer.len() as u64);
-        if put.refused {
+        let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else { return };
+        let Put { remote, rkey, refused, .. } = *put;
+        let length = buffer.len() as u64;
+        if let Some(send) = send_of(&mut self.engine.requests, key) {
             send.phase = SendPhase::Offered;
         }
-        if let Some(rkey) = put.rkey {
+        if let Some(rkey) = rkey {
             let lane = self.engine.peers[index as usize].lane;
             self.lanes[lane as usize].iface.rkey_release(rkey);
         }
-        self.control(index, wire::PUT_DONE, [put.remote, u64::from(put.refused)], &[]);
-        if !put.refused {
+        self.control(index, wire::PUT_DONE, [remote, u64::from(refused)], &[]);
+        if !refused {
             self.engine.finish(key, Status { length, ..Status::NONE });
-        }
-    }
-
-    /// Rule 2, when the worker itself ends: buffers that are open by their address alone are leaked,
-    /// unless they are somebody else's, who has waited then. Lent ones are shut by their lanes.
-    pub(crate) fn leak_open_buffers(&mut self) {
-        let peers = &self.engine.peers;
-        let open = |buffer: &Option<OpenBuffer>, peer: PeerIndex| {
-            let how = peers.get(peer as usize).and_then(|peer| peer.failure());
-            buffer.is_some_and(|open| open.memory.is_none()) && !how.is_some_and(writes_no_more)
-        };
-        let keys: Vec<Key> = self.engine.requests.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            let request = self.engine.requests.get_mut(key);
-            if let Some(Body::Announced(announced)) = request.map(|request| &mut request.body)
-                && open(&Some(announced.open_buffer), announced.peer)
-            {
-                let buffer = &mut announced.receive.buffer;
-                std::mem::forget(std::mem::replace(buffer, RecvBuf::empty()));
-            }
-            if let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key)
-                && open(&fetch.open_buffer, fetch.peer)
-            {
-                std::mem::forget(std::mem::replace(buffer, RecvBuf::empty()));
-            }
         }
     }
 }
 
-/// A send that its receiver has asked to be written.
-fn putting(request: Option<&mut Request>) -> Option<&mut Send> {
-    match &mut request.filter(|request| !request.done)?.body {
-        Body::Send(send) if send.phase == SendPhase::Putting => Some(send),
+/// A send that is being written to its receiver: the peer, the buffer, and how far it came.
+fn putting(requests: &mut Requests, key: Key) -> Option<(PeerIndex, &mut SendBuf, &mut Put)> {
+    match send_of(requests, key)? {
+        Send { peer, buffer, phase: SendPhase::Moving(Sender::Put(put)), .. } => {
+            Some((*peer, buffer, put))
+        }
         _ => None,
     }
 }
 
 impl Engine {
     /// A receiver asks for a message to be written.
-    pub(crate) fn put_wanted(
-        &mut self,
-        peer: PeerIndex,
-        header: &AmHeader,
-        payload: View<'_>,
-    ) -> Option<()> {
+    fn put_wanted(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
         let mut bytes = [0; wire::TargetBuffer::FIXED + MAX_RKEY];
         if payload.len() > bytes.len() {
             return None;
@@ -327,20 +407,17 @@ impl Engine {
         let n = payload.copy_out(&mut bytes);
         let target = wire::TargetBuffer::parse(&bytes[..n])?;
         let key = Key::from_wire(header[0]);
-        let request = self.requests.get_mut(key).filter(|request| !request.done)?;
-        let Body::Send(send) = &mut request.body else { return None };
-        let offered = send.phase == SendPhase::Offered && send.rendezvous && send.help.is_none();
-        if send.peer != peer || !offered || target.wanted > send.buffer.len() as u64 {
+        let send = send_of(&mut self.requests, key)?;
+        if send.peer != peer || !send.is_offered() || target.wanted > send.buffer.len() as u64 {
             return None;
         }
-        send.phase = SendPhase::Putting;
-        send.put = Some(Box::new(Put::new(header[1], target)));
-        self.actions.push(Action::Put(key));
+        send.phase = SendPhase::Moving(Sender::Put(Put::new(header[1], target)));
+        self.actions.push(Action::Run(key));
         Some(())
     }
 
     /// The sender has written a message, or could not.
-    pub(crate) fn put_done(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
+    fn put_done(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let key = Key::from_wire(header[0]);
         let refused = match header[1] {
             0 => false,
@@ -352,14 +429,11 @@ impl Engine {
         if fetch.peer != peer {
             return None;
         }
-        let open = fetch.open_buffer.take()?;
-        let ended = fetch.ended;
-        // A message that was not offered cannot be read.
-        let readable = fetch.rts.is_readable();
-        fetch.kind = if readable { None } else { Some(RndvKind::Copy) };
-        let sender = fetch.rts.request;
-        if let Some(memory) = open.memory {
-            self.actions.push(Action::Withdraw { lane: open.lane, memory });
+        let Some(Receiver::Put(Written { open, ended })) = &fetch.receiver else { return None };
+        let (open, ended, sender) = (*open, *ended, fetch.rts.request);
+        fetch.receiver = None;
+        if let Some((lane, memory)) = open.lent() {
+            self.actions.push(Action::Withdraw { lane, memory });
         }
         if let Some(error) = ended {
             if refused {
@@ -371,20 +445,11 @@ impl Engine {
         }
         if refused {
             self.peers[peer as usize].put_refused = true;
-            self.actions.push(Action::Fetch(key));
+            self.actions.push(Action::Run(key));
             return Some(());
         }
         self.counters.landed += 1;
         self.complete_receive(key);
         Some(())
-    }
-
-    /// The transport has done with a piece, or with the flush behind all.
-    pub(crate) fn put_completed(&mut self, key: Key, result: Result<u64, PeerFailure>) {
-        let Some(send) = putting(self.requests.get_mut(key)) else { return };
-        let Some(put) = &mut send.put else { return };
-        put.in_flight = put.in_flight.saturating_sub(1);
-        put.refused |= result.is_err();
-        self.actions.push(Action::Put(key));
     }
 }

@@ -46,7 +46,15 @@ mod announce;
 mod message;
 mod offers;
 
+use bowline_base::slab::Key;
+use bowline_uct::{AmId, Arrival, PeerFailure};
+
 use super::{Life, Protocol};
+use crate::engine::Engine;
+use crate::peer::PeerIndex;
+use crate::request::Status;
+use crate::wire;
+use crate::worker::Inner;
 
 pub(crate) use announce::{Announced, Announcer};
 pub(crate) use message::Message;
@@ -57,4 +65,39 @@ pub(crate) static RTR: Protocol = Protocol { name: "rndv/rtr", rendezvous: true,
 
 struct Announces;
 
-impl Life for Announces {}
+impl Life for Announces {
+    fn ids(&self) -> &'static [AmId] {
+        &[wire::RTR]
+    }
+
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        arrival: &Arrival<'_>,
+    ) -> Option<()> {
+        engine.rtr(peer, &arrival.header, arrival.payload)
+    }
+
+    fn receive(&self, inner: &mut Inner, key: Key) {
+        // Its user wants it back.
+        inner.withdraw_announced(key);
+    }
+
+    fn poll(&self, inner: &mut Inner) {
+        inner.confirm_forgotten();
+        inner.announce_later();
+    }
+
+    fn cancel(&self, engine: &mut Engine, key: Key) {
+        engine.cancel_announced(key);
+    }
+
+    fn finish(&self, engine: &mut Engine, key: Key, status: Status) {
+        engine.finish_announced(key, status);
+    }
+
+    fn on_peer_failure(&self, engine: &mut Engine, peer: PeerIndex, how: PeerFailure) {
+        engine.settle_announced(peer, how);
+    }
+}

@@ -14,7 +14,7 @@ use bowline_model::cheapest::{self, Candidate, Line, cheapest};
 use bowline_model::transport::TransportCosts;
 use bowline_uct::{Caps, IfaceAttr, Limits};
 
-use super::{ALL, Protocol, coop, one_sided};
+use super::{ALL, Protocol, one_sided};
 
 /// Operations whose protocol is chosen by cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,8 +209,18 @@ pub struct Table {
 impl Table {
     /// The cheapest protocol for each size. Sizes that no protocol can carry are in no range.
     pub fn new(op: Op, attr: &IfaceAttr, costs: &TransportCosts, conditions: Conditions) -> Self {
+        Self::among(ALL, op, attr, costs, conditions)
+    }
+
+    fn among(
+        protocols: &[&'static Protocol],
+        op: Op,
+        attr: &IfaceAttr,
+        costs: &TransportCosts,
+        conditions: Conditions,
+    ) -> Self {
         let context = SelectionContext { caps: attr.caps, limits: attr.limits, costs, conditions };
-        Self { ranges: cheapest(&candidates(op, &context)) }
+        Self { ranges: cheapest(&candidates(protocols, op, &context)) }
     }
 
     /// The ranges in order.
@@ -230,13 +240,17 @@ impl Table {
     }
 }
 
-/// Every protocol that can be used for `op`.
-fn candidates(op: Op, context: &SelectionContext<'_>) -> Vec<Candidate<&'static Protocol>> {
+/// Those of the protocols that can be used for `op`.
+fn candidates(
+    protocols: &[&'static Protocol],
+    op: Op,
+    context: &SelectionContext<'_>,
+) -> Vec<Candidate<&'static Protocol>> {
     let candidate = |protocol: &'static Protocol| {
         let (line, from, to) = protocol.life.probe(op, context)?;
         (from <= to).then_some(Candidate { protocol, line, from, to })
     };
-    ALL.into_iter().filter_map(candidate).collect()
+    protocols.iter().copied().filter_map(candidate).collect()
 }
 
 /// The tables of one lane.
@@ -247,8 +261,6 @@ pub(crate) struct Choices {
     pub(crate) tag_send: Table,
     pub(crate) am_send: Table,
     pub(crate) stream_send: Table,
-    /// The shortest message that is shared with its sender; `u64::MAX` for none.
-    pub(crate) shared_from: u64,
     pub(crate) fetch: Table,
     pub(crate) put: Table,
     /// The longest put that is copied in the call, if any is.
@@ -258,8 +270,13 @@ pub(crate) struct Choices {
 }
 
 impl Choices {
-    pub(crate) fn new(attr: &IfaceAttr, costs: TransportCosts, conditions: Conditions) -> Self {
-        let table = |op| Table::new(op, attr, &costs, conditions);
+    pub(crate) fn new(
+        protocols: &[&'static Protocol],
+        attr: &IfaceAttr,
+        costs: TransportCosts,
+        conditions: Conditions,
+    ) -> Self {
+        let table = |op| Table::among(protocols, op, attr, &costs, conditions);
         let (fetch, put) = (table(Op::Fetch), table(Op::Put));
         let short = put.ranges().iter().rfind(|range| *range.protocol == one_sided::PUT_SHORT);
         let put_short_to = short.map(|range| usize::try_from(range.to).unwrap_or(usize::MAX));
@@ -271,7 +288,6 @@ impl Choices {
             atomic: table(Op::Atomic),
             tag_send: table(Op::TagSend),
             am_send: table(Op::AmSend),
-            shared_from: fetch.first(&coop::COOP).unwrap_or(u64::MAX),
             fetch,
             costs,
             conditions,

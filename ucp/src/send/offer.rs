@@ -1,15 +1,14 @@
-//! A message that its receiver fetches: the envelope, and fragments for who cannot fetch.
+//! The envelope of a message that lies with its sender until its receiver asks for it.
 
 use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
-use bowline_base::view::View;
 use bowline_uct::{Caps, Iface, PostError};
 
 use super::post;
 use crate::loan;
 use crate::pack;
 use crate::peer::Peer;
-use crate::proto::rendezvous::can_land;
+use crate::proto::put::can_land;
 use crate::request::{Send, SendKind, SendPhase};
 use crate::settings::RndvScheme;
 use crate::unexpected::INLINE;
@@ -85,24 +84,4 @@ fn expose(lane: &mut dyn Iface, send: &mut Send, out: &mut [u8; MAX_RKEY]) -> Op
     let Some(place) = out.get_mut(..key.len()) else { return Some(0) };
     place.copy_from_slice(&key);
     Some(key.len() as u8)
-}
-
-/// Posts fragments for a receiver that could not fetch.
-pub(super) fn fragments(
-    lane: &mut dyn Iface,
-    peer: &mut Peer,
-    send: &mut Send,
-) -> Result<bool, PostError> {
-    let max = lane.attr().limits.am.max_bcopy;
-    while let SendPhase::Streaming { remote, wanted, offset } = send.phase {
-        if offset >= wanted {
-            break;
-        }
-        let left = (wanted - offset).min(max as u64) as usize;
-        let buffer = &mut send.buffer;
-        let mut pack = |out: View<'_>| pack::message(&[], buffer, offset as usize, left, out);
-        let n = post::packed(lane, peer, wire::FRAGMENT, [remote, offset], left, &mut pack)?;
-        send.phase = SendPhase::Streaming { remote, wanted, offset: offset + n as u64 };
-    }
-    Ok(true)
 }

@@ -40,7 +40,7 @@ pub(super) fn short(
 
 /// Posts a message of at most `max` bytes, which `pack` writes to the transport's memory. Returns how
 /// many it wrote.
-pub(super) fn packed(
+pub(crate) fn packed(
     lane: &mut dyn Iface,
     peer: &mut Peer,
     id: AmId,

@@ -6,6 +6,7 @@ use bowline_uct::{PeerFailure, PostError};
 use super::{Post, post};
 use crate::error::OpError;
 use crate::peer::{PeerIndex, PeerState, Pending};
+use crate::proto::rendezvous::send_of;
 use crate::request::{Body, Request, SendKind, Status};
 use crate::unexpected::INLINE;
 use crate::wire;
@@ -162,11 +163,9 @@ impl Inner {
         self.engine.finish(key, Status { length, outcome, ..Status::NONE });
     }
 
-    /// The receiver asked for fragments.
-    pub(crate) fn stream(&mut self, key: Key) {
-        let Some(Request { body: Body::Send(send), .. }) = self.engine.requests.get(key) else {
-            return;
-        };
+    /// Puts a send whose receiver has asked for it behind what waits for the peer.
+    pub(crate) fn queue_send(&mut self, key: Key) {
+        let Some(send) = send_of(&mut self.engine.requests, key) else { return };
         let index = send.peer;
         let peer = &mut self.engine.peers[index as usize];
         peer.queue(Pending::Send(key));

@@ -74,13 +74,10 @@ impl Engine {
             wire::RTS => self.rts_in_turn(peer, header, payload),
             wire::ACK => self.ack_frees_nothing(header) && self.ack(peer, header).is_some(),
             wire::CREDIT => self.credit(peer, header).is_some(),
-            wire::COOP_REQ => {
-                let room = self.helps.len() < self.helps.capacity();
-                room && !self.attendance.helps.is_empty()
-                    && self.help(peer, header, payload).is_some()
-            }
-            wire::COOP_FIN => self.helped(peer, header).is_some(),
-            _ => false,
+            id => match self.protocols.of(id) {
+                Some(protocol) => protocol.life.on_message_signal_safe(self, peer, arrival),
+                None => false,
+            },
         }
     }
 
@@ -133,7 +130,10 @@ impl Engine {
     fn ack_frees_nothing(&self, header: &AmHeader) -> bool {
         let Some(request) = self.requests.get(Key::from_wire(header[0])) else { return true };
         match &request.body {
-            Body::Send(send) => !request.detached && send.phase == SendPhase::Offered,
+            Body::Send(send) => {
+                let waits = matches!(send.phase, SendPhase::Offered | SendPhase::Moving(_));
+                waits && !request.detached
+            }
             _ => false,
         }
     }

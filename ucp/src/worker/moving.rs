@@ -49,7 +49,7 @@ impl Inner {
         if changed {
             self.note_failures();
         }
-        if self.engine.announcer.waits() {
+        if self.engine.protocols.kept.rtr.waits() {
             self.announce_later();
         }
         u32::from(changed) + self.keep_alive() + self.look_for_introductions()
@@ -92,22 +92,14 @@ impl Inner {
             match action {
                 // A failure is the peer's state, which the next operation reports.
                 Action::Connect(peer) => drop(self.ready(peer)),
-                Action::Fetch(key) => self.fetch(key),
-                Action::Put(key) => self.put_pieces(key),
-                Action::Stream(key) => self.stream(key),
-                Action::Announce => self.announce_later(),
-                Action::WithdrawAnnounced(key) => self.withdraw_announced(key),
-                Action::Withdrawn { peer, receive } => self.withdrawn(peer, receive),
+                Action::Run(key) => self.run(key),
+                Action::Poll(protocol) => protocol.life.poll(self),
                 Action::Acknowledge { peer, request } => {
                     self.control(peer, wire::ACK, [request, 0], &[]);
                 }
                 Action::Refuse { peer, request, outcome } => {
                     self.control(peer, wire::ACK, [request, outcome], &[]);
                 }
-                Action::Copy => self.copy_piece(),
-                Action::Help => self.help_piece(),
-                Action::EndHelp(key) => self.end_help(key),
-                Action::HelperLeft { peer, key, done } => self.helper_left(peer, key, done),
                 Action::CloseKey { lane, rkey } => {
                     self.lanes[lane as usize].iface.rkey_release(rkey);
                 }

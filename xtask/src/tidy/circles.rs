@@ -109,6 +109,7 @@ const ON_CIRCLES: &[(&str, &[&str])] = &[
             "proto",
             "request",
             "reuse",
+            "send",
             "settings",
             "shared",
             "space",

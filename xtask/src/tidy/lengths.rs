@@ -13,7 +13,7 @@ use crate::workspace::TextFile;
 const LONG: usize = 80;
 
 /// So many are longer today. Whoever splits one lowers it.
-const COUNT: usize = 17;
+const COUNT: usize = 16;
 
 /// Counts the long functions of all files but tests.
 pub(super) fn check(files: &[TextFile], sources: &[Source], findings: &mut Vec<Finding>) {

@@ -1,15 +1,19 @@
 //! The side of the sender: what it was asked to help with, and its pieces from the back.
 
+use bowline_base::buffer::SendBuf;
 use bowline_base::cursor::{Cursor, Side};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, Posted, RemoteSlice, Token, WHOLE_PROCESS};
+use bowline_uct::{AmHeader, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS};
 
-use crate::action::Action;
+use super::COOP;
 use crate::engine::Engine;
+use crate::error::OpError;
 use crate::loan;
 use crate::peer::PeerIndex;
-use crate::request::{Body, Requests, Send, SendPhase, Status};
+use crate::proto::rendezvous::send_of;
+use crate::proto::{Protocol, Sender, Sending};
+use crate::request::{Requests, Send, SendPhase, Status, WaitsFor};
 use crate::wire::{self, CoopRequest};
 use crate::worker::Inner;
 
@@ -20,39 +24,52 @@ pub(crate) struct Help {
     remote: u64,
     coop_request: CoopRequest,
     /// The cursor, once it was opened.
-    pub(crate) cursor: Option<RemoteSlice>,
+    cursor: Option<RemoteSlice>,
     /// Pieces written, from the back.
     done: u32,
+    /// What the receiver has answered.
+    answer: Option<Result<(), OpError>>,
 }
 
-impl Help {
-    /// No help.
-    pub(crate) const NONE: Self =
-        Self { remote: 0, coop_request: CoopRequest::EMPTY, cursor: None, done: 0 };
+impl Sending for Help {
+    fn protocol(&self) -> &'static Protocol {
+        &COOP
+    }
+
+    fn key(&self) -> Option<RkeyId> {
+        self.cursor.map(|cursor| cursor.rkey)
+    }
+
+    fn answer(&mut self) -> Option<&mut Option<Result<(), OpError>>> {
+        Some(&mut self.answer)
+    }
+
+    fn describe(&self) -> (u64, WaitsFor) {
+        (u64::from(self.done) * self.coop_request.piece, WaitsFor::Receiver)
+    }
 }
 
 impl Inner {
-    /// The sender's turn: one piece of the newest message that it was asked to help with.
-    pub(crate) fn help_piece(&mut self) {
-        let before = self.engine.counters.helped;
-        while let Some(&key) = self.engine.helps.last()
-            && self.engine.counters.helped == before
-        {
+    /// The sender writes one piece of the newest message that it was asked to help with.
+    pub(super) fn help_piece(&mut self) {
+        while let Some(&key) = self.engine.protocols.kept.coop.helps.last() {
+            let before = self.engine.counters.helped;
             if !self.write_piece(key) {
-                self.engine.helps.pop();
+                self.engine.protocols.kept.coop.helps.pop();
                 self.end_help(key);
             }
-        }
-        if !self.engine.helps.is_empty() {
-            self.engine.actions.push(Action::Help);
+            if self.engine.counters.helped != before {
+                return;
+            }
         }
     }
 
     /// Writes a piece, if one is left. Whether more may be.
     fn write_piece(&mut self, key: Key) -> bool {
-        let Some(send) = send_of(&mut self.engine.requests, key) else { return false };
-        let Send { peer: index, buffer, help: Some(help), .. } = send else { return false };
-        let peer = &mut self.engine.peers[*index as usize];
+        let Some((index, buffer, help)) = helping(&mut self.engine.requests, key) else {
+            return false;
+        };
+        let peer = &mut self.engine.peers[index as usize];
         let lane = &mut self.lanes[peer.lane as usize].iface;
         if peer.reach.is_none() && !peer.reach_refused {
             peer.reach = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
@@ -87,17 +104,19 @@ impl Inner {
 
     /// The sender leaves a message: it says how far it came. If the receiver has answered meanwhile,
     /// the send is complete.
-    pub(crate) fn end_help(&mut self, key: Key) {
-        let Some(send) = send_of(&mut self.engine.requests, key) else { return };
-        let Some(help) = send.help.take() else { return };
-        let (index, answered, outcome) = (send.peer, send.answered, send.answer);
-        let length = send.buffer.len() as u64;
-        if let Some(cursor) = help.cursor {
+    pub(super) fn end_help(&mut self, key: Key) {
+        let Some((index, buffer, help)) = helping(&mut self.engine.requests, key) else { return };
+        let Help { remote, done, cursor, answer, .. } = *help;
+        let length = buffer.len() as u64;
+        if let Some(send) = send_of(&mut self.engine.requests, key) {
+            send.phase = SendPhase::Offered;
+        }
+        if let Some(cursor) = cursor {
             let lane = self.engine.peers[index as usize].lane as usize;
             self.lanes[lane].iface.rkey_release(cursor.rkey);
         }
-        self.control(index, wire::COOP_FIN, [help.remote, u64::from(help.done)], &[]);
-        if answered {
+        self.control(index, wire::COOP_FIN, [remote, u64::from(done)], &[]);
+        if let Some(outcome) = answer {
             self.engine.finish(key, Status { length, outcome, ..Status::NONE });
         }
     }
@@ -105,7 +124,7 @@ impl Inner {
 
 impl Engine {
     /// A receiver asks for help with a message that lies here.
-    pub(crate) fn help(
+    pub(super) fn help(
         &mut self,
         peer: PeerIndex,
         header: &AmHeader,
@@ -118,30 +137,26 @@ impl Engine {
         let n = payload.copy_out(&mut bytes);
         let coop_request = CoopRequest::parse(&bytes[..n])?;
         let key = Key::from_wire(header[0]);
-        let waits = self.helps.len();
         let send = send_of(&mut self.requests, key)?;
         let fits = coop_request.wanted <= send.buffer.len() as u64;
-        let offered = send.phase == SendPhase::Offered && send.rendezvous && send.help.is_none();
-        if send.peer != peer || !offered || !fits {
+        if send.peer != peer || !send.is_offered() || !fits {
             return None;
         }
-        send.help = Some(self.attendance.boxed_help(Help {
-            remote: header[1],
-            coop_request,
-            ..Help::NONE
-        }));
-        self.helps.push(key);
-        if waits == 0 {
-            self.actions.push(Action::Help);
-        }
+        let (remote, cursor, done, answer) = (header[1], None, 0, None);
+        let help = Help { remote, coop_request, cursor, done, answer };
+        send.phase = SendPhase::Moving(Sender::Coop(help));
+        self.poll_coop();
+        self.protocols.kept.coop.helps.push(key);
         Some(())
     }
 }
 
-/// A send that is not complete.
-fn send_of(requests: &mut Requests, key: Key) -> Option<&mut Send> {
-    match &mut requests.get_mut(key).filter(|request| !request.done)?.body {
-        Body::Send(send) => Some(send),
+/// A send that this side helps with: the peer, the buffer, and how far it came.
+fn helping(requests: &mut Requests, key: Key) -> Option<(PeerIndex, &mut SendBuf, &mut Help)> {
+    match send_of(requests, key)? {
+        Send { peer, buffer, phase: SendPhase::Moving(Sender::Coop(help)), .. } => {
+            Some((*peer, buffer, help))
+        }
         _ => None,
     }
 }

@@ -7,8 +7,8 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Caps, PeerFailure};
 
-use super::Message;
 use super::message::LONGEST;
+use super::{Message, RTR};
 use crate::action::Action;
 use crate::address::READY;
 use crate::direct::Stage as DirectStage;
@@ -16,8 +16,9 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId, MatchEngine as _, MatchSpec, Want};
 use crate::peer::PeerIndex;
-use crate::proto::put::OpenBuffer;
-use crate::proto::rendezvous::{RndvKind, can_land};
+use crate::proto::put::{OpenBuffer, Written, can_land};
+use crate::proto::registry::Keeps;
+use crate::proto::{Protocol, Receiver};
 use crate::request::{self, Body, Fetch, Receive, Request, RequestId, Status};
 use crate::settings::RndvScheme;
 use crate::wire::{self, MAX_RKEY, Rts};
@@ -49,8 +50,19 @@ enum Stage {
 pub(crate) struct Announced {
     pub(crate) receive: Receive,
     pub(crate) peer: PeerIndex,
-    pub(crate) open_buffer: OpenBuffer,
+    open_buffer: OpenBuffer,
     stage: Stage,
+}
+
+impl Announced {
+    pub(crate) fn protocol(&self) -> &'static Protocol {
+        &RTR
+    }
+
+    /// The worker ends: whether the peer may write to the buffer after that.
+    pub(crate) fn is_written_after_end(&self, how: Option<PeerFailure>) -> bool {
+        self.open_buffer.is_open_after(how)
+    }
 }
 
 /// A want as sub-lists are named: source, its mask, tag, its mask.
@@ -86,12 +98,25 @@ pub(crate) struct Announcer {
     /// Receives that are announced.
     out: u32,
     next: u64,
+    /// Receives that this side has forgotten, of which their peers are to hear: as those named them.
+    forgotten: Vec<(PeerIndex, u64)>,
+}
+
+impl Keeps for Announcer {
+    fn peers(&self) -> Vec<PeerIndex> {
+        self.forgotten.iter().map(|&(peer, _)| peer).collect()
+    }
 }
 
 impl Announcer {
     /// Whether a receive waits to be announced.
     pub(crate) fn waits(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// A peer is to hear that a receive of its is forgotten.
+    pub(super) fn forget(&mut self, peer: PeerIndex, receive: u64) {
+        self.forgotten.push((peer, receive));
     }
 }
 
@@ -133,7 +158,7 @@ impl Inner {
         *item = space.engine.post(want, key.to_wire());
         if engine.options.rndv_scheme == RndvScheme::Rtr {
             self.announce_later();
-            let announcer = &mut self.engine.announcer;
+            let announcer = &mut self.engine.protocols.kept.rtr;
             let (name, number) = (name(&want), announcer.next);
             announcer.next += 1;
             let space = announcer.spaces.entry(spec.space).or_default();
@@ -145,8 +170,8 @@ impl Inner {
 
     /// Announces those that waited and need not any more.
     pub(crate) fn announce_later(&mut self) {
-        for _ in 0..self.engine.announcer.waiting.len() {
-            if let Some(candidate) = self.engine.announcer.waiting.pop_front() {
+        for _ in 0..self.engine.protocols.kept.rtr.waiting.len() {
+            if let Some(candidate) = self.engine.protocols.kept.rtr.waiting.pop_front() {
                 self.announce_or_wait(candidate);
             }
         }
@@ -156,8 +181,8 @@ impl Inner {
         let Some(peer) = self.announces_to(&candidate) else { return };
         match self.engine.in_the_way(&candidate, peer) {
             Verdict::Free(ahead) => self.announce(&candidate, peer, ahead),
-            Verdict::Later if self.engine.announcer.waiting.len() < WAITING => {
-                self.engine.announcer.waiting.push_back(candidate);
+            Verdict::Later if self.engine.protocols.kept.rtr.waiting.len() < WAITING => {
+                self.engine.protocols.kept.rtr.waiting.push_back(candidate);
             }
             Verdict::Later | Verdict::Never => {}
         }
@@ -209,7 +234,7 @@ impl Inner {
         let receive = std::mem::replace(receive, Receive::empty());
         let announced = Announced { receive, peer: index, open_buffer, stage: Stage::Posted };
         request.body = Body::Announced(Box::new(announced));
-        self.engine.announcer.out += 1;
+        self.engine.protocols.kept.rtr.out += 1;
         self.engine.counters.rtr += 1;
         let (source, _, tag, mask) = candidate.name;
         let message = Message::Rtr {
@@ -225,7 +250,7 @@ impl Inner {
     }
 
     /// Asks the peer of an announced receive to forget it.
-    pub(crate) fn withdraw_announced(&mut self, key: Key) {
+    pub(super) fn withdraw_announced(&mut self, key: Key) {
         let Some(Body::Announced(announced)) = self.engine.requests.get(key).map(|r| &r.body)
         else {
             return;
@@ -234,9 +259,11 @@ impl Inner {
         self.control(peer, wire::RTR, [0, 0], &message.pack());
     }
 
-    /// Tells a peer that nothing will be written to a receive of its any more.
-    pub(crate) fn withdrawn(&mut self, peer: PeerIndex, receive: u64) {
-        self.control(peer, wire::RTR, [0, 0], &Message::Withdrawn { receive }.pack());
+    /// Tells peers that nothing will be written any more to receives that they wanted back.
+    pub(super) fn confirm_forgotten(&mut self) {
+        for (peer, receive) in std::mem::take(&mut self.engine.protocols.kept.rtr.forgotten) {
+            self.control(peer, wire::RTR, [0, 0], &Message::Withdrawn { receive }.pack());
+        }
     }
 }
 
@@ -245,7 +272,9 @@ impl Engine {
     fn in_the_way(&mut self, candidate: &Candidate, peer: PeerIndex) -> Verdict {
         let Candidate { space, name, number, key } = *candidate;
         let requests = &self.requests;
-        let Some(lists) = self.announcer.spaces.get_mut(&space) else { return Verdict::Never };
+        let Some(lists) = self.protocols.kept.rtr.spaces.get_mut(&space) else {
+            return Verdict::Never;
+        };
         if lists.len() > LISTS {
             lists.retain(|_, list| {
                 list.retain(|&(_, key)| is_posted(requests.get(key)));
@@ -255,7 +284,7 @@ impl Engine {
                 return Verdict::Never;
             }
         }
-        if self.announcer.out >= ANNOUNCED {
+        if self.protocols.kept.rtr.out >= ANNOUNCED {
             return Verdict::Later;
         }
         if self.direct.stage == DirectStage::Armed {
@@ -298,8 +327,8 @@ impl Engine {
         {
             receive.item = ItemId::NONE;
         }
-        if self.announcer.waits() {
-            self.actions.push(Action::Announce);
+        if self.protocols.kept.rtr.waits() {
+            self.actions.push(Action::Poll(&RTR));
         }
     }
 
@@ -310,8 +339,8 @@ impl Engine {
         let receive = std::mem::replace(&mut announced.receive, Receive::empty());
         let open_buffer = announced.open_buffer;
         request.body = Body::Receive(receive);
-        self.announcer.out -= 1;
-        if let OpenBuffer { lane, memory: Some(memory) } = open_buffer {
+        self.protocols.kept.rtr.out -= 1;
+        if let Some((lane, memory)) = open_buffer.lent() {
             self.actions.push(Action::Withdraw { lane, memory });
         }
     }
@@ -326,34 +355,34 @@ impl Engine {
             return true;
         }
         if std::mem::replace(&mut announced.stage, Stage::Ended(status)) == Stage::Posted {
-            self.actions.push(Action::WithdrawAnnounced(key));
+            self.actions.push(Action::Run(key));
         }
         false
     }
 
     /// Ends an announced receive, now or later.
     #[cold]
-    pub(crate) fn finish_announced(&mut self, key: Key, status: Status) {
+    pub(super) fn finish_announced(&mut self, key: Key, status: Status) {
         if self.end_announced(key, status) {
             self.finish(key, status);
         }
     }
 
     /// The user wants an announced receive back.
-    pub(crate) fn cancel_announced(&mut self, key: Key) {
+    pub(super) fn cancel_announced(&mut self, key: Key) {
         let Some(request) = self.requests.get_mut(key) else { return };
         if let Body::Announced(announced) = &mut request.body
             && announced.stage == Stage::Posted
         {
             announced.stage = Stage::Withdrawing;
-            self.actions.push(Action::WithdrawAnnounced(key));
+            self.actions.push(Action::Run(key));
         }
     }
 
     /// A peer has failed: what was announced to it is announced no more, and what waited for its
     /// answer ends.
     #[cold]
-    pub(crate) fn settle_announced(&mut self, index: PeerIndex, how: PeerFailure) {
+    pub(super) fn settle_announced(&mut self, index: PeerIndex, how: PeerFailure) {
         let shut = |request: &Request| match &request.body {
             Body::Announced(a) => a.peer == index && a.open_buffer.is_shut_by(how),
             _ => false,
@@ -387,7 +416,7 @@ impl Engine {
     }
 
     /// What the other side says about announced receives.
-    pub(crate) fn rtr(
+    pub(super) fn rtr(
         &mut self,
         peer: PeerIndex,
         header: &AmHeader,
@@ -453,17 +482,18 @@ impl Engine {
         let rts = Rts { request: sender, length, address: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
         receive.item = ItemId::NONE;
         receive.fetch = Some(self.attendance.boxed(Fetch {
-            open_buffer: Some(announced.open_buffer),
-            kind: Some(RndvKind::Put),
-            ended: ended.map(|status| status.outcome.err().unwrap_or(OpError::Cancelled)),
+            receiver: Some(Receiver::Put(Written {
+                open: announced.open_buffer,
+                ended: ended.map(|status| status.outcome.err().unwrap_or(OpError::Cancelled)),
+            })),
             ..Fetch::new(peer, rts, wanted)
         }));
         request.body = Body::Receive(receive);
         let Envelope { source, tag, .. } = *envelope;
         request.status = Status { source, tag, length, outcome: Ok(()) };
-        self.announcer.out -= 1;
-        if self.announcer.waits() {
-            self.actions.push(Action::Announce);
+        self.protocols.kept.rtr.out -= 1;
+        if self.protocols.kept.rtr.waits() {
+            self.actions.push(Action::Poll(&RTR));
         }
         Some(())
     }
@@ -486,8 +516,8 @@ impl Engine {
                 self.finish(key, status);
             }
         }
-        if self.announcer.waits() {
-            self.actions.push(Action::Announce);
+        if self.protocols.kept.rtr.waits() {
+            self.actions.push(Action::Poll(&RTR));
         }
         Some(())
     }

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 
 use bowline_base::slab::Key;
 
-use super::Message;
+use super::{Message, RTR};
 use crate::action::Action;
 use crate::engine::Engine;
 use crate::matching::Envelope;
 use crate::peer::{Peer, PeerIndex};
+use crate::proto::Sender;
 use crate::proto::put::Put;
-use crate::request::{Body, Send, SendPhase};
+use crate::proto::rendezvous::send_of;
+use crate::request::{Send, SendPhase};
 use crate::wire::TargetBuffer;
 use crate::worker::Inner;
 
@@ -151,23 +153,15 @@ pub(crate) fn take(
 impl Inner {
     /// Begins to write a send whose TAKEN is posted.
     pub(crate) fn begin_taken(&mut self, key: Key, put: Put) {
-        if let Some(send) = self.engine.send_mut(key) {
-            send.phase = SendPhase::Putting;
-            send.put = Some(Box::new(put));
+        if let Some(send) = send_of(&mut self.engine.requests, key) {
+            send.phase = SendPhase::Moving(Sender::Put(put));
             self.engine.counters.sent_rtr += 1;
-            self.put_pieces(key);
+            self.run(key);
         }
     }
 }
 
 impl Engine {
-    fn send_mut(&mut self, key: Key) -> Option<&mut Send> {
-        match &mut self.requests.get_mut(key)?.body {
-            Body::Send(send) => Some(send),
-            _ => None,
-        }
-    }
-
     /// A peer announces a receive.
     pub(super) fn announced(
         &mut self,
@@ -209,7 +203,8 @@ impl Engine {
             offers.open.retain(|offer| offer.receive != receive);
             peer.recompute_short_limit();
         }
-        self.actions.push(Action::Withdrawn { peer: index, receive });
+        self.protocols.kept.rtr.forget(index, receive);
+        self.actions.push(Action::Poll(&RTR));
     }
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::proto::coop::SHARING;
-use crate::proto::{eager, fragments, get};
+use crate::proto::{coop, eager, fragments, get};
 
 /// What an interface of this provider tells of itself: copies by the processor, like shared memory.
 fn lane(provider: &'static str) -> IfaceAttr {
@@ -117,10 +117,10 @@ fn one_sided_operations_are_priced() {
     // A network's: 1040 + 0.2 n and 1300 + 0.1 n meet at 2600.
     attr.caps.remove(Caps::RKEY_PTR);
     assert_eq!(of(Op::Put, &attr), ["put/short 0..=2600", &format!("put/zcopy 2601..={all}")]);
-    let choices = Choices::new(&attr, costs, Conditions::default());
+    let choices = Choices::new(ALL, &attr, costs, Conditions::default());
     assert_eq!(choices.put_short_to, Some(2600));
     attr.caps.remove(Caps::PUT_SHORT | Caps::GET_ZCOPY | Caps::ATOMIC_CPU);
-    assert_eq!(Choices::new(&attr, costs, Conditions::default()).put_short_to, None);
+    assert_eq!(Choices::new(ALL, &attr, costs, Conditions::default()).put_short_to, None);
     assert!(of(Op::Get, &attr).is_empty() && of(Op::Atomic, &attr).is_empty());
     // A stream is copied: its sends are not lent.
     assert!(
@@ -245,7 +245,7 @@ proptest! {
         let conditions = Conditions { rndv_threshold: threshold, zcopy, ..Conditions::default() };
         let table = Table::new(Op::TagSend, &attr, &costs, conditions);
         let context = SelectionContext { caps: attr.caps, limits: attr.limits, costs: &costs, conditions };
-        let able = candidates(Op::TagSend, &context);
+        let able = candidates(ALL, Op::TagSend, &context);
         for size in sizes {
             let these = able.iter().filter(|o| o.from <= size && size <= o.to);
             let cheapest = these.map(|o| o.line.at(size)).reduce(f64::min);

@@ -1,0 +1,267 @@
+//! A protocol that is in no list: what it takes to have one more.
+//!
+//! ```text
+//!   receiver                        sender
+//!   RTS matched ── ASK ────────────► the whole message, as one of the transport
+//!   complete   ◄── PARCEL ─────────  complete
+//! ```
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::config::Config;
+use bowline_base::slab::Key;
+use bowline_base::view::View;
+use bowline_model::cheapest::Line;
+use bowline_sim::{Network, NetworkOptions};
+use bowline_uct::{AmId, Arrival, Iface, PeerFailure, PostError};
+
+use super::rendezvous::{Offer, receive_of, send_of};
+use super::{ALL, Life, Op, Protocol, Receiver, Receiving, SelectionContext, Sender, Sending};
+use crate::action::Action;
+use crate::engine::Engine;
+use crate::pack;
+use crate::peer::{Ep, Peer, PeerIndex};
+use crate::request::{Body, SendPhase, WaitsFor};
+use crate::send::post;
+use crate::settings::{RndvScheme, SETTINGS};
+use crate::wait::{Idle, Stages, Waiter};
+use crate::worker::{Inner, Worker, WorkerParts};
+use crate::{Envelope, MatchSpec, RequestId, SendMode, Sent, SpaceOptions};
+
+static PARCELS: Protocol = Protocol { name: "test/parcel", rendezvous: true, life: &Parcels };
+
+/// Words: the sender's request, the receiver's.
+const ASK: AmId = AmId::new(28);
+/// Words: the receiver's request. Payload: the message.
+const PARCEL: AmId = AmId::new(29);
+
+/// Longest message that goes by it, which is one of the transport's.
+const LONGEST: u64 = 6000;
+
+#[derive(Debug)]
+struct Asked;
+
+impl Receiving for Asked {
+    fn protocol(&self) -> &'static Protocol {
+        &PARCELS
+    }
+}
+
+#[derive(Debug)]
+struct Addressed {
+    remote: u64,
+}
+
+impl Sending for Addressed {
+    fn protocol(&self) -> &'static Protocol {
+        &PARCELS
+    }
+
+    fn post(
+        &mut self,
+        lane: &mut dyn Iface,
+        peer: &mut Peer,
+        buffer: &mut SendBuf,
+    ) -> Result<bool, PostError> {
+        let length = buffer.len();
+        let mut pack = |out: View<'_>| pack::message(&[], buffer, 0, length, out);
+        post::packed(lane, peer, PARCEL, [self.remote, 0], length, &mut pack)?;
+        Ok(true)
+    }
+
+    fn touches_memory(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> (u64, WaitsFor) {
+        (0, WaitsFor::Room)
+    }
+}
+
+struct Parcels;
+
+impl Life for Parcels {
+    fn probe(&self, op: Op, _: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+        matches!(op, Op::TagSend | Op::Fetch).then_some((Line::ZERO, 3000, LONGEST))
+    }
+
+    fn ids(&self) -> &'static [AmId] {
+        &[ASK, PARCEL]
+    }
+
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        arrival: &Arrival<'_>,
+    ) -> Option<()> {
+        let [first, second, _] = arrival.header;
+        let key = Key::from_wire(first);
+        if arrival.id == ASK {
+            let send = send_of(&mut engine.requests, key)?;
+            if send.peer != peer || !send.is_offered() {
+                return None;
+            }
+            let sender = Sender::Other(Box::new(Addressed { remote: second }));
+            send.phase = SendPhase::Moving(sender);
+            engine.actions.push(Action::Run(key));
+            return Some(());
+        }
+        // A receive that failed meanwhile is gone.
+        let Some((buffer, fetch)) = receive_of(&mut engine.requests, key) else { return Some(()) };
+        if fetch.peer != peer || fetch.wanted > arrival.payload.len() as u64 {
+            return None;
+        }
+        buffer.copy_at(0, arrival.payload);
+        engine.complete_receive(key);
+        Some(())
+    }
+
+    fn can(&self, offer: &mut Offer<'_>) -> bool {
+        offer.fetch.rts.length <= LONGEST
+    }
+
+    fn start(&self, inner: &mut Inner, key: Key) -> bool {
+        if let Some((_, fetch)) = receive_of(&mut inner.engine.requests, key) {
+            let (peer, sender) = (fetch.peer, fetch.rts.request);
+            fetch.receiver = Some(Receiver::Other(Box::new(Asked)));
+            inner.control(peer, ASK, [sender, key.to_wire()], &[]);
+        }
+        true
+    }
+
+    fn send(&self, inner: &mut Inner, key: Key) {
+        inner.queue_send(key);
+    }
+}
+
+struct Never;
+
+impl Waiter for Never {
+    fn stages(&self) -> Stages {
+        Stages { spins: 0, yields: 0 }
+    }
+    fn yield_now(&mut self) {}
+    fn sleep(&mut self, idle: Idle<'_>) {
+        panic!("nothing blocks here, yet a worker waits for {}", idle.waits);
+    }
+}
+
+/// Two workers on a simulated network that know of the protocol.
+fn pair() -> (Network, [Worker; 2], Ep) {
+    let network = Network::new(NetworkOptions::default());
+    let config =
+        Config::from_pairs::<&str, &str>([], &[SETTINGS]).expect("no setting is a bad one");
+    let workers = [0, 1].map(|rank| {
+        let parts = WorkerParts {
+            job: 1,
+            rank,
+            incarnation: 0,
+            uid: u64::from(rank) + 1,
+            lanes: vec![Box::new(network.open())],
+            waiter: Box::new(Never),
+            failures: None,
+            config: config.clone(),
+        };
+        let worker = Worker::new(parts).expect("one lane is enough");
+        worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+        register(&mut worker.inner.borrow_mut());
+        worker
+    });
+    let ep = workers[0].connect(&workers[1].address()).expect("they reach each other");
+    (network, workers, ep)
+}
+
+fn register(inner: &mut Inner) {
+    inner.engine.protocols.register(&PARCELS);
+    let protocols = &inner.engine.protocols.all;
+    inner.lanes.iter_mut().for_each(|lane| lane.choose(protocols, false));
+}
+
+const ENVELOPE: Envelope = Envelope { space: 0, source: 0, tag: 7 };
+
+fn send(worker: &Worker, ep: Ep, length: usize) -> RequestId {
+    let bytes = (0..length).map(|at| at as u8).collect();
+    match worker.send(ep, ENVELOPE, SendBuf::owned(bytes), SendMode::Standard) {
+        Ok(Sent::Pending(id)) => id,
+        other => panic!("a message of {length} bytes is offered, not {other:?}"),
+    }
+}
+
+fn receive(worker: &Worker, length: usize) -> RequestId {
+    let spec = MatchSpec { space: 0, source: Some(0), tag: 7, tag_mask: u64::MAX };
+    worker.recv(spec, RecvBuf::owned(vec![0; length])).expect("the space is open")
+}
+
+#[test]
+fn one_more_protocol_carries_a_message() {
+    let (network, workers, ep) = pair();
+    let sent = send(&workers[0], ep, 5000);
+    let received = receive(&workers[1], 5000);
+    let mut moved = false;
+    while !workers[0].is_complete(sent) || !workers[1].is_complete(received) {
+        let events = workers[0].progress() + workers[1].progress();
+        assert!(events > 0 || network.advance(), "nothing is under way, yet it is not done");
+        let inner = workers[1].inner.borrow();
+        let request = inner.engine.requests.get(received.0).expect("it was not taken");
+        moved |= request.protocol() == Some(&PARCELS);
+    }
+    assert!(moved, "it is received by another protocol");
+    let (status, bytes) = workers[1].take_with_buffer(received).expect("it is complete");
+    assert_eq!((status.outcome, status.length), (Ok(()), 5000));
+    let expected: Vec<u8> = (0..5000).map(|at| at as u8).collect();
+    assert_eq!(bytes, Some(expected));
+    // Longer ones go as ever.
+    let sent = send(&workers[0], ep, 1 << 20);
+    let received = receive(&workers[1], 1 << 20);
+    while !workers[1].is_complete(received) {
+        let events = workers[0].progress() + workers[1].progress();
+        assert!(events > 0 || network.advance(), "nothing is under way, yet it is not done");
+    }
+    assert_eq!(workers[1].wait(received).outcome, Ok(()));
+    assert!(workers[0].query(sent).is_some());
+}
+
+#[test]
+fn what_it_has_under_way_ends_with_the_peer() {
+    let (network, workers, ep) = pair();
+    let sent = send(&workers[0], ep, 5000);
+    let received = receive(&workers[1], 5000);
+    let asked = || {
+        let inner = workers[1].inner.borrow();
+        let request = inner.engine.requests.get(received.0).expect("it was not taken");
+        request.protocol() == Some(&PARCELS)
+    };
+    while !asked() {
+        let events = workers[0].progress() + workers[1].progress();
+        assert!(events > 0 || network.advance(), "nothing is under way, yet it is not done");
+    }
+    assert_eq!(workers[1].query(received).map(|info| info.waits_for), Some(WaitsFor::Data));
+    for (worker, id) in workers.iter().zip([sent, received]) {
+        let mut inner = worker.inner.borrow_mut();
+        let peer = match inner.engine.requests.get(id.0).map(|request| &request.body) {
+            Some(Body::Send(send)) => send.peer,
+            Some(Body::Receive(receive)) => receive.fetch.as_ref().expect("it is under way").peer,
+            other => panic!("{other:?} is under way"),
+        };
+        inner.engine.fail_peer(peer, PeerFailure::Died);
+        drop(inner);
+        assert_eq!(worker.wait(id).outcome, Err(PeerFailure::Died.into()));
+    }
+}
+
+#[test]
+fn a_setting_is_asked_for_of_one_protocol_at_most() {
+    use RndvScheme::{Auto, Copy, Get, Put, Rtr};
+    let asked = |scheme| ALL.iter().filter(|protocol| protocol.life.is_asked_for(scheme)).count();
+    assert_eq!([Auto, Get, Put, Copy, Rtr].map(asked), [0, 1, 1, 1, 1]);
+}
+
+#[test]
+fn every_message_belongs_to_one_protocol() {
+    let mut ids: Vec<u8> = ALL.iter().flat_map(|p| p.life.ids()).map(|id| id.get()).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all);
+    assert!(ids.iter().all(|id| *id < 32));
+}

@@ -96,6 +96,8 @@ impl Worker {
         }
         let mut waiting = Waiting::new(self);
         let mut pause = Pause::new(self);
+        // Declared behind the pause, so that the worker is left first: the end of a pause enters it.
+        let mut inner = inner;
         loop {
             let events = loop {
                 let events = inner.progress();

@@ -250,6 +250,26 @@ impl<T: Default> Recycler<T> {
         self.taken -= 1;
     }
 
+    /// Ends the use of `key` if `end` makes something of its value, which is looked up once. `None`: it is
+    /// not in use; `Some(None)`: it stays so.
+    #[inline(always)]
+    pub fn release_with<R>(
+        &mut self,
+        key: Key,
+        end: impl FnOnce(&mut T) -> Option<R>,
+    ) -> Option<Option<R>> {
+        let place = self.places.get_mut(key.index() as usize)?;
+        if place.generation != key.generation() || key.generation() & 1 == 0 {
+            return None;
+        }
+        let Some(result) = end(&mut place.value) else { return Some(None) };
+        place.generation = place.generation.wrapping_add(1);
+        place.next_free = self.free;
+        self.free = key.index();
+        self.taken -= 1;
+        Some(Some(result))
+    }
+
     /// Every value in use, with its key, in order of place.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         (0..).zip(&self.places).filter(|(_, place)| place.generation & 1 == 1).map(
@@ -277,6 +297,11 @@ mod tests {
         assert_eq!((&*value, second.index()), (&vec![1], first.index()));
         assert_eq!(slab.get_mut(first), None);
         assert_eq!(slab.iter().count(), 1);
+        assert_eq!(slab.release_with(first, |_| Some(())), None);
+        assert_eq!(slab.release_with(second, |_| None::<()>), Some(None));
+        assert_eq!(slab.release_with(second, |value| value.pop()), Some(Some(1)));
+        assert_eq!((slab.get(second), slab.len()), (None, 0));
+        assert_eq!(slab.release_with(second, |_| Some(())), None);
     }
 
     #[test]

@@ -18,9 +18,8 @@ use crate::action::{Action, Actions};
 use crate::am::Delivery;
 use crate::buffer_pool::BufferPool;
 use crate::completion::CompletionHandler;
-use crate::direct::Direct;
 use crate::emulate::Emulation;
-use crate::error::OpError;
+use crate::error::{OpError, ReceiveError};
 use crate::in_place::InPlace;
 use crate::peer::{BARRED, NOBODY, Peer, PeerIndex};
 use crate::proto::Protocols;
@@ -29,6 +28,7 @@ use crate::reuse::Places;
 use crate::settings::Options;
 use crate::space::{Lost, Spaces};
 use crate::stream::Streams;
+use crate::tagged::MessageInfo;
 use crate::turn::Attendance;
 use crate::unexpected::Unexpected;
 use crate::wire;
@@ -108,7 +108,6 @@ pub(crate) struct Engine {
     /// For each lane, which peer an endpoint leads to.
     pub(crate) endpoints: Vec<Vec<PeerIndex>>,
     pub(crate) spaces: Spaces,
-    pub(crate) direct: Direct,
     pub(crate) requests: Requests,
     pub(crate) unexpected: Slab<Unexpected>,
     pub(crate) actions: Actions,
@@ -161,7 +160,6 @@ impl Engine {
             sources: vec![Vec::new(); lanes],
             endpoints: vec![Vec::new(); lanes],
             spaces: Spaces::default(),
-            direct: Direct::EMPTY,
             requests: Requests::with_capacity(256),
             unexpected: Slab::default(),
             actions: Actions::with_capacity(actions),
@@ -300,17 +298,24 @@ impl Engine {
         }
     }
 
+    /// Frees a request if it is complete, with what `of` makes of its status. `None`: there is no such
+    /// request.
+    #[inline(always)]
+    fn take_as<R>(&mut self, key: Key, of: impl FnOnce(&Status) -> R) -> Option<Option<R>> {
+        self.requests.release_with(key, |request| {
+            if !request.done {
+                return None;
+            }
+            let result = of(&request.status);
+            request.empty();
+            Some(result)
+        })
+    }
+
     /// Takes a completed request's status and frees it.
     #[inline]
     pub(crate) fn take(&mut self, key: Key) -> Option<Status> {
-        let request = self.requests.get_mut(key)?;
-        if !request.done {
-            return None;
-        }
-        let status = request.status;
-        request.empty();
-        self.requests.release(key);
-        Some(status)
+        self.take_as(key, |status| *status).flatten()
     }
 
     /// Has a request freed by itself when it completes.
@@ -326,10 +331,19 @@ impl Engine {
     /// The same for a wait: one for a request that is not there ends, since nobody can complete it.
     #[inline(always)]
     pub(crate) fn take_or_gone(&mut self, key: Key) -> Option<Status> {
-        match self.requests.get_mut(key) {
-            Some(request) if request.done => self.take(key),
-            Some(_) => None,
+        // Nested, so that the status is copied once.
+        match self.take_as(key, |status| *status) {
+            Some(ended) => ended,
             None => Some(Status::failed(OpError::Cancelled)),
+        }
+    }
+
+    /// The same for a receive, with what it has brought.
+    #[inline(always)]
+    pub(crate) fn take_message(&mut self, key: Key) -> Option<Result<MessageInfo, ReceiveError>> {
+        match self.take_as(key, Status::message) {
+            Some(ended) => ended,
+            None => Some(Err(OpError::Cancelled.into())),
         }
     }
 
@@ -387,7 +401,6 @@ impl Sink for LaneSink<'_> {
                 self.engine.out_of_sequence(peer);
             } else {
                 match arrival.id {
-                    wire::EAGER if self.engine.eager_direct(peer, &arrival) => {}
                     wire::EAGER => self.engine.eager(peer, &arrival),
                     wire::AM if self.engine.am_in_place(peer, &arrival) => {}
                     _ => self.engine.arrive(peer, &arrival),
@@ -448,7 +461,6 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::direct::Direct;
     use crate::request::Request;
 
     /// What one message touches should stay small; whoever makes it larger is to notice.
@@ -457,7 +469,6 @@ mod tests {
         let sizes = [
             ("Request", size_of::<Request>(), 120),
             ("Peer", size_of::<Peer>(), 256),
-            ("Direct", size_of::<Direct>(), 128),
             ("Unexpected", size_of::<Unexpected>(), 96),
             ("Action", size_of::<Action>(), 24),
         ];

@@ -120,6 +120,7 @@ impl ReceiveError {
 }
 
 impl From<Status> for ReceiveError {
+    #[cold]
     fn from(status: Status) -> Self {
         Self(Box::new(status))
     }

@@ -35,7 +35,6 @@ mod buffer_pool;
 mod cancel;
 mod close;
 mod completion;
-mod direct;
 mod emulate;
 mod endpoint;
 mod engine;

@@ -54,10 +54,11 @@ impl Status {
     ///
     /// # Errors
     /// Its own, with all that is known of the message.
-    pub fn message(self) -> Result<MessageInfo, ReceiveError> {
+    #[inline]
+    pub fn message(&self) -> Result<MessageInfo, ReceiveError> {
         match self.outcome {
             Ok(()) => Ok(MessageInfo { source: self.source, tag: self.tag, length: self.length }),
-            Err(_) => Err(self.into()),
+            Err(_) => Err((*self).into()),
         }
     }
 

@@ -218,7 +218,6 @@ impl Inner {
             endpoints: _, // as do these
             // By keys of requests and of unexpected messages.
             spaces: _,
-            direct: _,
             one_sided: _,
             callbacks: _,
             attendance: _,

@@ -3,7 +3,7 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 
-use crate::error::OpError;
+use crate::error::{OpError, ReceiveError};
 use crate::matching::MatchEngine as _;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
@@ -142,6 +142,27 @@ impl Worker {
             self.watch(key, known);
         }
         Ok(RequestId(key))
+    }
+
+    /// Posts a receive and waits for it: the shortest way to receive.
+    ///
+    /// # Errors
+    /// When the space is not open, or a dead process keeps the receive from ever completing; when
+    /// the message is longer than the buffer, which then holds what fits; the peer's failure.
+    #[inline(always)]
+    pub fn recv_blocking(
+        &self,
+        spec: MatchSpec,
+        buffer: RecvBuf,
+    ) -> Result<MessageInfo, ReceiveError> {
+        let mut inner = self.inner.borrow_mut();
+        let length = buffer.len_or_mark();
+        let (key, known) = inner.recv(spec, buffer)?;
+        if length >= inner.engine.attendance.from && !known {
+            inner.engine.note_callbacks(key);
+        }
+        // It is not watched: its caller looks at the lanes from here on.
+        self.wait_loop(inner, true, |inner| inner.engine.take_message(key), || None)
     }
 
     /// The first waiting message that fits, which stays where it is. Does not progress.

@@ -81,14 +81,6 @@ fn text(worker: &Worker) -> String {
 fn list(engine: &mut Engine) -> (Vec<String>, bool) {
     let mut all = Vec::new();
     let mut collectives = false;
-    if let Some((id, want)) = engine.direct.waits_for() {
-        let space = engine.spaces.get_mut(id);
-        all.push(receive(want, space.as_ref().and_then(|space| space.options.describe)));
-        if let Some(space) = space.filter(|space| space.options.collective) {
-            collectives = true;
-            not_received(space, &engine.unexpected, &mut all);
-        }
-    }
     for space in engine.spaces.iter_mut() {
         let describe = space.options.describe;
         let before = all.len();

@@ -305,7 +305,6 @@ impl Worker {
     pub fn close_space(&self, id: u32) {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
-        engine.park_direct();
         let Some(mut space) = engine.spaces.remove(id) else {
             return;
         };

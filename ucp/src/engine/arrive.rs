@@ -21,22 +21,7 @@ use crate::wire::{self, Rts};
 const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
 
 impl Engine {
-    /// A tagged message in one piece for the direct receive. `false`: it is not.
-    #[inline(always)]
-    pub(super) fn eager_direct(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
-        let envelope = wire::envelope(&arrival.header);
-        if !self.direct.fits(&envelope) {
-            return false;
-        }
-        self.counters.matched += 1;
-        self.direct.deliver(&envelope, arrival.payload);
-        self.taken(peer, arrival.payload.len());
-        true
-    }
-
-    /// A tagged message in one piece for a receive of the queues, or for none. A function of its own, so
-    /// that the way of those that are waited for on the spot needs few registers; with all that a message
-    /// of a posted receive needs in it.
+    /// A tagged message in one piece, with all that one for a posted receive needs in it.
     #[inline(never)]
     pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let envelope = wire::envelope(&arrival.header);
@@ -128,9 +113,6 @@ impl Engine {
 
     /// The posted receive for an envelope, if any.
     pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
-        if let Some(key) = self.take_direct(envelope) {
-            return Some(key);
-        }
         let space = self.spaces.get_mut(envelope.space)?;
         let posted = space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire);
         if let Some(key) = posted

@@ -164,7 +164,6 @@ impl Engine {
             }
             self.dead.push(Lost { rank: world_rank, how });
         }
-        self.park_direct();
         // Messages that nobody will receive, and the rank of the dead in the space of each.
         let (mut lost, mut waiting, mut of) = (Vec::new(), Vec::new(), Vec::new());
         for space in self.spaces.iter_mut() {

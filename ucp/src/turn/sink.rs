@@ -93,9 +93,8 @@ impl Engine {
 
     fn eager_in_turn(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
         let envelope = wire::envelope(header);
-        // Whoever waits in a blocking receive takes it on its own; and a callback of the user's has no
-        // place in a turn.
-        if self.direct.fits(&envelope) || self.attendance.callbacks {
+        // A callback of the user's has no place in a turn.
+        if self.attendance.callbacks {
             return false;
         }
         let Some(key) = self.posted_in_turn(&envelope) else { return false };
@@ -118,9 +117,6 @@ impl Engine {
         let n = payload.copy_out(&mut bytes);
         let Some(rts) = Rts::parse(&bytes[..n]) else { return false };
         let envelope = wire::envelope(header);
-        if self.direct.fits(&envelope) {
-            return false;
-        }
         let Some(key) = self.posted_in_turn(&envelope) else { return false };
         self.begin_fetch(key, peer, &envelope, rts);
         true

@@ -93,7 +93,6 @@ const ON_CIRCLES: &[(&str, &[&str])] = &[
             "book",
             "close",
             "completion",
-            "direct",
             "emulate",
             "endpoint",
             "engine",

@@ -11,7 +11,6 @@ use super::message::LONGEST;
 use super::{Message, RTR};
 use crate::action::Action;
 use crate::address::READY;
-use crate::direct::Stage as DirectStage;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId, MatchEngine as _, MatchSpec, Want};
@@ -285,10 +284,6 @@ impl Engine {
             }
         }
         if self.protocols.kept.rtr.out >= ANNOUNCED {
-            return Verdict::Later;
-        }
-        if self.direct.stage == DirectStage::Armed {
-            // It is older than all that are posted; this happens in handlers only.
             return Verdict::Later;
         }
         for (other, list) in lists.iter_mut() {

@@ -138,15 +138,15 @@ pub(crate) fn exchange(
     (ep, envelope, out): (Ep, Envelope, SendBuf),
     (spec, into): (MatchSpec, RecvBuf),
 ) -> Result<MessageInfo, ReceiveError> {
-    without_unwinding(|| match process.send(ep, envelope, out, SendMode::Standard)? {
-        // Nothing arrives between the two calls, so that the receive might as well come second;
-        // alone, it takes the short way.
-        Sent::Done => receive_buffer(process, spec, into),
-        Sent::Pending(send) => {
-            let received = receive_buffer(process, spec, into);
-            let sent = process.wait(send).outcome;
-            sent.map_err(ReceiveError::from).and(received)
-        }
+    // The send is first: the peer waits for it, and what it fails with leaves nothing to take back.
+    without_unwinding(|| {
+        let sent = process.send(ep, envelope, out, SendMode::Standard)?;
+        let received = receive_buffer(process, spec, into);
+        let outcome = match sent {
+            Sent::Done => Ok(()),
+            Sent::Pending(id) => wait_outcome(process, id),
+        };
+        outcome.map_err(ReceiveError::from).and(received)
     })
 }
 

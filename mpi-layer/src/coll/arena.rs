@@ -1,16 +1,12 @@
 //! The buffers of one blocking collective on one rank, and waiting for the operations on them.
 //!
 //! What spans mean and what may overlap is said in [`memory`](super::memory). Here:
-//! 1. The first receive of a stage is not posted at once, since nothing can arrive before the
-//!    stage's end: when it stays the only one, it is waited for where it is posted, which is the
-//!    short way to receive.
-//! 2. Tracks go in the order in which the plan states them, and a wait of one is for its operations only.
-//! 3. Dropping the arena, also by a panic in a user's operation, waits for what is under way. The
+//! 1. Tracks go in the order in which the plan states them, and a wait of one is for its operations only.
+//! 2. Dropping the arena, also by a panic in a user's operation, waits for what is under way. The
 //!    buffers are borrowed for longer than that.
 
 use std::marker::PhantomData;
 
-use bowline_base::buffer::RecvBuf;
 use bowline_ucp::{Envelope, Ep, MatchSpec, OpError};
 
 use super::engine::{Combine, Operands};
@@ -135,8 +131,6 @@ pub(crate) struct Arena<'a> {
     /// Its list of operations is the workspace's.
     stage: Stage,
     workspace: Workspace,
-    /// The stage's first receive while it is the only one (rule 1); the stage has its span.
-    first: Option<MatchSpec>,
     memory: PhantomData<(&'a [u8], &'a mut [u8])>,
 }
 
@@ -146,9 +140,9 @@ impl<'a> Arena<'a> {
         let mut workspace = process.take_workspace();
         let stage = Stage::new(std::mem::take(&mut workspace.flights));
         // SAFETY: the buffers are as promised for `'a`, and the workspace is the arena's. Both outlive what is under
-        // way (rule 3).
+        // way (rule 2).
         let spaces = unsafe { Spaces::new(buffers.regions(), &mut workspace, scratch) };
-        Self { process, spaces, stage, workspace, first: None, memory: PhantomData }
+        Self { process, spaces, stage, workspace, memory: PhantomData }
     }
 
     /// Starts a send of a span.
@@ -160,38 +154,14 @@ impl<'a> Arena<'a> {
     /// Starts a receive into a span.
     #[inline]
     pub(crate) fn recv(&mut self, spec: MatchSpec, span: Span) -> Result<(), OpError> {
-        let worker = &self.process.worker;
-        if let Some(first) = self.first.take() {
-            self.stage.post(worker, &self.spaces, first)?;
-        } else if self.stage.flights.is_empty() {
-            self.stage.claim(&self.spaces, span);
-            self.first = Some(spec);
-            return Ok(());
-        }
-        self.stage.recv(worker, &self.spaces, spec, span)
+        self.stage.recv(&self.process.worker, &self.spaces, spec, span)
     }
 
     /// Waits for all operations under way. After the first failure what has not matched is
     /// cancelled, since it may never match.
     #[inline]
     pub(crate) fn wait(&mut self) -> Result<(), MpiError> {
-        let mut result = Ok(());
-        if let Some(spec) = self.first.take()
-            && let Some(span) = self.stage.take_claimed()
-        {
-            let start = self.spaces.start(span);
-            // SAFETY: the span is claimed: as for receives that are posted. This one is complete when
-            // `receive_buffer` returns.
-            let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
-            let message = handles::receive_buffer(self.process, spec, buffer);
-            result = match message {
-                Ok(message) => outcome(message.length, Ok(()), Some(span)),
-                Err(error) => outcome(0, Err(error.error()), Some(span)),
-            };
-        }
-        if !self.stage.flights.is_empty() {
-            result = self.land(result, Some(self.stage.track));
-        }
+        let result = self.land(Some(self.stage.track));
         if self.stage.flights.is_empty() {
             self.stage.end();
         }
@@ -199,35 +169,24 @@ impl<'a> Arena<'a> {
     }
 
     /// What is begun from here on belongs to a track.
-    pub(crate) fn track(&mut self, track: u8) -> Result<(), OpError> {
-        // It is waited for when its track is, and others may be before.
-        if let Some(spec) = self.first.take() {
-            self.stage.post(&self.process.worker, &self.spaces, spec)?;
-        }
+    pub(crate) fn track(&mut self, track: u8) {
         self.stage.track = track;
-        Ok(())
     }
 
     /// Waits for the operations of all tracks; the first one goes on.
     pub(crate) fn join(&mut self) -> Result<(), MpiError> {
-        self.track(0)?;
-        let result = self.land(Ok(()), None);
+        self.track(0);
+        let result = self.land(None);
         self.stage.end();
         result
     }
 
-    /// Waits for the flights of a track, or of all. The first error, `result` being the first of all; after one those of
-    /// other tracks are left to `drop`.
-    fn land(
-        &mut self,
-        mut result: Result<(), MpiError>,
-        track: Option<u8>,
-    ) -> Result<(), MpiError> {
+    /// Waits for the flights of a track, or of all. The first error; after one those of other tracks are left to
+    /// `drop`.
+    #[inline]
+    fn land(&mut self, track: Option<u8>) -> Result<(), MpiError> {
         let worker = &self.process.worker;
-        if result.is_err() {
-            self.stage.cancel(worker, 0);
-        }
-        let (mut next, mut left) = (0, 0);
+        let (mut result, mut next, mut left) = (Ok(()), 0, 0);
         while let Some(&Flight { id, span, receive, track: of }) = self.stage.flights.get(next) {
             next += 1;
             if track.is_some_and(|track| track != of) {
@@ -268,7 +227,7 @@ impl Drop for Arena<'_> {
         if !self.stage.flights.is_empty() {
             // A collective that ends in the middle: an error, or a panic in a user's operation.
             self.stage.cancel(&self.process.worker, 0);
-            if let Err(error) = self.land(Ok(()), None) {
+            if let Err(error) = self.land(None) {
                 tracing::debug!("a collective was given up: {error}");
             }
         }

@@ -158,8 +158,6 @@ pub(super) struct Stage {
     pub(super) flights: Vec<Flight>,
     /// The track of those that are begun now.
     pub(super) track: u8,
-    /// What the next receive goes to, which is not posted yet.
-    claimed: Option<Span>,
     /// Operations that [`poll`](Self::poll) has seen ended, and the first error of them.
     ended: usize,
     failed: Option<MpiError>,
@@ -176,7 +174,6 @@ impl Stage {
         Self {
             flights,
             track: 0,
-            claimed: None,
             ended: 0,
             failed: None,
             written: [Hull::EMPTY; 3],
@@ -207,21 +204,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Keeps a span for a receive, to be posted before the next one is begun.
+    /// Starts a receive into a span.
     #[inline]
-    pub(super) fn claim(&mut self, spaces: &Spaces, span: Span) {
-        self.writable(spaces, span);
-        self.written[span.space as usize].add(span);
-        self.claimed = Some(span);
-    }
-
-    /// The span that was claimed, to be received into where the caller says.
-    #[inline]
-    pub(super) fn take_claimed(&mut self) -> Option<Span> {
-        self.claimed.take()
-    }
-
-    /// Starts a receive into a span, and posts it.
     pub(super) fn recv(
         &mut self,
         port: &impl Port,
@@ -229,22 +213,10 @@ impl Stage {
         spec: MatchSpec,
         span: Span,
     ) -> Result<(), OpError> {
-        self.claim(spaces, span);
-        self.post(port, spaces, spec)
-    }
-
-    /// Posts a receive into the span that was claimed, if one was.
-    pub(super) fn post(
-        &mut self,
-        port: &impl Port,
-        spaces: &Spaces,
-        spec: MatchSpec,
-    ) -> Result<(), OpError> {
-        let Some(span) = self.claimed.take() else { return Ok(()) };
-        let start = spaces.start(span);
-        // SAFETY: the bytes lie in a space that stays, as in `send`, and are not the input (rule 1 and `writable`, in
-        // `claim`). Until the operation is complete nothing reads or writes them, since `written` holds the span
-        // (rule 2).
+        let start = self.writable(spaces, span);
+        self.written[span.space as usize].add(span);
+        // SAFETY: the bytes lie in a space that stays, as in `send`, and are not the input (rule 1 and `writable`).
+        // Until the operation is complete nothing reads or writes them, since `written` holds the span (rule 2).
         let buffer = unsafe { RecvBuf::borrowed(start, span.len) };
         let id = handles::without_unwinding(|| port.recv(spec, buffer))?;
         self.flights.push(Flight { id, span, receive: true, track: self.track });
@@ -271,7 +243,6 @@ impl Stage {
     pub(super) fn end(&mut self) {
         self.ended = 0;
         self.flights.clear();
-        self.claimed = None;
         self.written = [Hull::EMPTY; 3];
         self.read = [Hull::EMPTY; 3];
     }
@@ -362,7 +333,7 @@ impl Stage {
     #[cold]
     fn refuse_overlap(&self, span: Span, only_receives: bool) {
         let flights = self.flights.iter().filter(|old| old.receive || !only_receives);
-        let mut used = flights.map(|old| old.span).chain(self.claimed);
+        let mut used = flights.map(|old| old.span);
         let hit = used.find(|old| old.overlaps(span));
         assert!(hit.is_none(), "{span:?} is in use by {hit:?}");
     }

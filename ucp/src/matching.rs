@@ -110,8 +110,6 @@ impl MatchSpec {
 pub trait MatchEngine: Send + Debug {
     /// Appends a receive.
     fn post(&mut self, want: Want, value: u64) -> ItemId;
-    /// Puts a receive in front of all that are posted.
-    fn post_first(&mut self, want: Want, value: u64) -> ItemId;
     /// Takes the first posted receive that fits an arrival.
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64>;
     /// The same where taking it out changes nothing else, and neither allocates nor frees; `None` also

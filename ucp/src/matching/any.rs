@@ -49,10 +49,6 @@ impl MatchEngine for AnyIndexed {
         each!(self, engine => engine.post(want, value))
     }
 
-    fn post_first(&mut self, want: Want, value: u64) -> ItemId {
-        each!(self, engine => engine.post_first(want, value))
-    }
-
     #[inline(always)]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
         each!(self, engine => engine.arrive(source, tag))

@@ -117,10 +117,6 @@ impl MatchEngine for Engine {
         self.grown.post(want, value)
     }
 
-    fn post_first(&mut self, want: Want, value: u64) -> ItemId {
-        self.grown.post_first(want, value)
-    }
-
     #[inline(always)]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
         self.grown.arrive(source, tag)

@@ -279,13 +279,6 @@ impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
         self.list.post(want, value)
     }
 
-    fn post_first(&mut self, want: Want, value: u64) -> ItemId {
-        match &mut self.index {
-            Some(index) => index.post_first(want, value),
-            None => self.list.post_first(want, value),
-        }
-    }
-
     #[inline(always)]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
         if self.index.is_some() {

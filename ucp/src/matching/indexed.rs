@@ -159,14 +159,9 @@ pub struct Indexed<I: Index, C: Count = Off> {
     unexpected: usize,
     /// The next sequence number.
     next: u32,
-    /// The last one given to a receive that was put in front.
-    first: u32,
     spot: Spot<I::Path>,
     count: C,
 }
-
-/// Where sequence numbers begin: there is as much room below for receives put in front.
-const MIDDLE: u32 = 1 << 31;
 
 impl<I: Index, C: Count> Indexed<I, C> {
     /// An empty engine.
@@ -181,8 +176,7 @@ impl<I: Index, C: Count> Indexed<I, C> {
             long: 0,
             posted: 0,
             unexpected: 0,
-            next: MIDDLE,
-            first: MIDDLE,
+            next: 0,
             spot: Spot { key: None, leaf: None, path: I::Path::default() },
             count: C::default(),
         }
@@ -191,7 +185,7 @@ impl<I: Index, C: Count> Indexed<I, C> {
     /// An empty engine whose sequence numbers are nearly used up.
     #[cfg(test)]
     pub(super) fn nearly_numbered_up(index: I) -> Self {
-        Self { next: u32::MAX - 20, first: 3, ..Self::new(index) }
+        Self { next: u32::MAX - 20, ..Self::new(index) }
     }
 
     /// What was counted.

@@ -127,13 +127,6 @@ impl<C: Count> MatchEngine for ListEngine<C> {
         ItemId(index)
     }
 
-    fn post_first(&mut self, want: Want, value: u64) -> ItemId {
-        let index = self.pool.place(want, value);
-        self.pool.prepend(&mut self.posted.list, index);
-        self.posted.len += 1;
-        ItemId(index)
-    }
-
     #[inline(always)]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
         self.arrive_looking(source, tag).0

@@ -127,15 +127,6 @@ impl Pool {
         list.tail = index;
     }
 
-    /// Puts an entry in front of all others.
-    pub(super) fn prepend(&mut self, list: &mut Fifo, index: u32) {
-        self.items[index as usize].next = list.head;
-        if list.tail == END {
-            list.tail = index;
-        }
-        list.head = index;
-    }
-
     /// The first entry for which `fits` says so, and how many were looked at.
     #[inline(always)]
     pub(super) fn search(

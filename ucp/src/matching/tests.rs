@@ -18,7 +18,6 @@ enum Step {
     Receive {
         source: Option<u32>,
         tag: Option<u64>,
-        front: bool,
     },
     Arrive {
         source: u32,
@@ -74,8 +73,7 @@ fn step(ranks: u32) -> impl Strategy<Value = Step> {
     let receives = proptest::option::of((prop::bool::weighted(0.7), prop::bool::weighted(0.7)));
     let burst = (receives, rank(ranks), 0..3u32, 1..120u32, 1..60u64);
     prop_oneof![
-        8 => (source(), tag(), prop::bool::weighted(0.05))
-            .prop_map(|(source, tag, front)| Step::Receive { source, tag, front }),
+        8 => (source(), tag()).prop_map(|(source, tag)| Step::Receive { source, tag }),
         8 => (rank(ranks), 0u64..4).prop_map(|(source, tag)| Step::Arrive { source, tag }),
         2 => (source(), tag()).prop_map(|(source, tag)| Step::Probe { source, tag }),
         2 => (source(), tag()).prop_map(|(source, tag)| Step::Claim { source, tag }),
@@ -113,7 +111,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn receive(&mut self, want: Want, front: bool) {
+    fn receive(&mut self, want: Want) {
         self.value += 1;
         let (name, value) = (self.name, self.value);
         let at = self.model.unexpected.iter().position(|&(s, t, _)| want.fits(s, t));
@@ -122,13 +120,8 @@ impl Pair {
         if expected.is_some() {
             return;
         }
-        let item = if front {
-            self.model.posted.insert(0, (want, value));
-            self.engine.post_first(want, value)
-        } else {
-            self.model.posted.push((want, value));
-            self.engine.post(want, value)
-        };
+        self.model.posted.push((want, value));
+        let item = self.engine.post(want, value);
         self.items.push((item, value));
     }
 
@@ -147,7 +140,7 @@ impl Pair {
     fn step(&mut self, step: &Step) {
         let name = self.name;
         match *step {
-            Step::Receive { source, tag, front } => self.receive(want(source, tag), front),
+            Step::Receive { source, tag } => self.receive(want(source, tag)),
             Step::Arrive { source, tag } => self.arrive(source, tag),
             Step::Probe { source, tag } => {
                 let want = want(source, tag);
@@ -200,10 +193,7 @@ impl Pair {
                     let tag = u64::from(k) % tags;
                     match receives {
                         Some((named, tagged)) => {
-                            self.receive(
-                                want(named.then_some(source), tagged.then_some(tag)),
-                                false,
-                            );
+                            self.receive(want(named.then_some(source), tagged.then_some(tag)));
                         }
                         None => self.arrive(source, tag),
                     }

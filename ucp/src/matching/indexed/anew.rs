@@ -5,7 +5,7 @@ use super::super::count::Count;
 use super::super::grown::{Entries, Grows};
 use super::super::pool::Fifo;
 use super::super::{MatchEngine as _, Want};
-use super::{Class, Index, Indexed, Leaf, MIDDLE};
+use super::{Class, Index, Indexed, Leaf};
 
 impl<I: Index, C: Count> Grows for Indexed<I, C> {
     fn looks(&self) -> u32 {
@@ -61,7 +61,7 @@ impl<I: Index, C: Count> Indexed<I, C> {
         all
     }
 
-    /// Numbers all entries anew, from [`MIDDLE`] on, in the order that they have. The pool holds no
+    /// Numbers all entries anew, from 0 on, in the order that they have. The pool holds no
     /// more than a quarter of the numbers, so that there is room for long afterwards.
     #[cold]
     #[inline(never)]
@@ -69,7 +69,7 @@ impl<I: Index, C: Count> Indexed<I, C> {
         let mut all = self.receives();
         all.extend(self.entries(|leaf| leaf.unexpected));
         all.sort_unstable();
-        (self.first, self.next) = (MIDDLE, MIDDLE);
+        self.next = 0;
         for (_, index) in all {
             self.pool.number(index, self.next);
             self.next += 1;

@@ -17,20 +17,6 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
         ItemId(index)
     }
 
-    fn post_first(&mut self, want: Want, value: u64) -> ItemId {
-        let index = self.pool.place(want, value);
-        if self.first == 0 {
-            self.renumber();
-        }
-        self.first -= 1;
-        self.pool.number(index, self.first);
-        match self.list_for(&want) {
-            Some(leaf) => self.pool.prepend(&mut self.index.leaf_mut(leaf).posted, index),
-            None => self.pool.prepend(&mut self.wild, index),
-        }
-        ItemId(index)
-    }
-
     #[inline]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
         // One for the engine itself, which is found by its space.

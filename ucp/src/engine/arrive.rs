@@ -1,5 +1,6 @@
 //! What the engine does with each kind of arrival.
 
+use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Arrival, PeerFailure};
@@ -21,8 +22,8 @@ use crate::wire::{self, Rts};
 const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
 
 impl Engine {
-    /// A tagged message in one piece, with all that one for a posted receive needs in it.
-    #[inline(never)]
+    /// A tagged message in one piece: a part of the sink, with all that one for a posted receive needs in it.
+    #[inline(always)]
     pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let envelope = wire::envelope(&arrival.header);
         let posted = match self.spaces.get_mut(envelope.space) {
@@ -55,15 +56,12 @@ impl Engine {
             return self.deliver_announced(key, envelope, payload);
         };
         let copied = receive.buffer.copy_at(0, payload);
-        let length = payload.len() as u64;
-        let outcome = if copied == payload.len() {
-            Ok(())
-        } else if receive.buffer.failed() {
-            Err(OpError::NotUnpacked)
-        } else {
-            Err(OpError::Truncated { message: length, room: copied as u64 })
-        };
-        request.status = Status { source: envelope.source, tag: envelope.tag, length, outcome };
+        let (length, status) = (payload.len() as u64, &mut request.status);
+        (status.source, status.tag, status.length) = (envelope.source, envelope.tag, length);
+        // It is a success from its begin.
+        if copied as u64 != length {
+            status.outcome = Err(not_whole(&receive.buffer, length, copied as u64));
+        }
         request.done = true;
         if request.detached {
             self.end_detached(key);
@@ -319,4 +317,10 @@ impl Engine {
         }
         Some(())
     }
+}
+
+/// Why not all of a message's bytes are in a receive's buffer.
+#[cold]
+fn not_whole(buffer: &RecvBuf, message: u64, room: u64) -> OpError {
+    if buffer.failed() { OpError::NotUnpacked } else { OpError::Truncated { message, room } }
 }

@@ -84,6 +84,12 @@ impl Space {
         }
     }
 
+    /// Whether a receive is posted without looking at anything else: most are.
+    #[inline(always)]
+    pub(crate) fn posts_at_once(&self) -> bool {
+        self.open && !self.careful && self.engine.is_plain()
+    }
+
     /// The dead member because of which nothing in it can succeed any more, if it is a collective
     /// one. Messages that wait for their receiver are refused then, or their senders would wait
     /// for receives that fail before they are posted.

@@ -69,6 +69,21 @@ impl Inner {
         buffer: RecvBuf,
     ) -> Result<(Key, bool), OpError> {
         let engine = &mut self.engine;
+        if let Some(space) = engine.spaces.get_mut(spec.space)
+            && space.posts_at_once()
+        {
+            let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
+            *item = space.engine.post_plain(spec.want(), key.to_wire());
+            return Ok((key, false));
+        }
+        self.recv_slow(spec, buffer)
+    }
+
+    /// The same where a search comes first, or more has to be asked. Apart, so that what is asked for does
+    /// not go through memory where it is only posted.
+    #[inline(never)]
+    fn recv_slow(&mut self, spec: MatchSpec, buffer: RecvBuf) -> Result<(Key, bool), OpError> {
+        let engine = &mut self.engine;
         let want = spec.want();
         let Some(space) = engine.spaces.get_mut(spec.space).filter(|space| space.open) else {
             return Err(OpError::BadSpace(spec.space));

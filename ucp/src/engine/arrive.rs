@@ -25,39 +25,46 @@ impl Engine {
     /// A tagged message in one piece: a part of the sink, with all that one for a posted receive needs in it.
     #[inline(always)]
     pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
-        let envelope = wire::envelope(&arrival.header);
-        let posted = match self.spaces.get_mut(envelope.space) {
-            Some(space) => space.engine.arrive(envelope.source, envelope.tag),
+        let Envelope { space, source, tag } = wire::envelope(&arrival.header);
+        let posted = match self.spaces.get_mut(space) {
+            Some(space) => space.engine.arrive(source, tag),
             None => None,
         };
         match posted {
             Some(value) => {
                 self.taken(peer, arrival.payload.len());
-                self.deliver_here(Key::from_wire(value), &envelope, arrival.payload);
+                self.deliver_here(Key::from_wire(value), &arrival.header, arrival.payload);
             }
-            None => self.keep(peer, &envelope, arrival.payload, 0),
+            None => self.keep_eager(peer, arrival),
         }
+    }
+
+    /// Apart, and given the arrival, so that the envelope of a message that is matched stays in registers.
+    #[inline(never)]
+    fn keep_eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
+        self.keep(peer, &wire::envelope(&arrival.header), arrival.payload, 0);
     }
 
     /// Copies a whole message into a matched receive and completes it.
     #[inline(never)]
-    pub(crate) fn deliver(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
-        self.deliver_here(key, envelope, payload);
+    pub(crate) fn deliver(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
+        self.deliver_here(key, header, payload);
     }
 
     /// The same without a call.
     #[inline(always)]
-    fn deliver_here(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
+    fn deliver_here(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
         self.counters.matched += 1;
         let Some(request) = self.requests.get_mut(key) else {
             return;
         };
         let Body::Receive(receive) = &mut request.body else {
-            return self.deliver_announced(key, envelope, payload);
+            return self.deliver_announced(key, header, payload);
         };
+        let Envelope { source, tag, .. } = wire::envelope(header);
         let copied = receive.buffer.copy_at(0, payload);
         let (length, status) = (payload.len() as u64, &mut request.status);
-        (status.source, status.tag, status.length) = (envelope.source, envelope.tag, length);
+        (status.source, status.tag, status.length) = (source, tag, length);
         // It is a success from its begin.
         if copied as u64 != length {
             status.outcome = Err(not_whole(&receive.buffer, length, copied as u64));
@@ -70,16 +77,15 @@ impl Engine {
 
     /// The same for a receive that was announced, which its sender did not use.
     #[cold]
-    fn deliver_announced(&mut self, key: Key, envelope: &Envelope, payload: View<'_>) {
+    fn deliver_announced(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
         if matches!(self.requests.get(key), Some(Request { body: Body::Announced(_), .. })) {
             self.met(key);
             self.counters.matched -= 1;
-            self.deliver(key, envelope, payload);
+            self.deliver(key, header, payload);
         }
     }
 
     /// Keeps a message that no receive waits for.
-    #[inline(never)]
     fn keep(&mut self, peer: PeerIndex, envelope: &Envelope, bytes: View<'_>, request: u64) {
         let payload = if bytes.len() <= INLINE {
             let mut inline = [0; INLINE];
@@ -218,7 +224,7 @@ impl Engine {
         match self.posted(&envelope) {
             Some(key) => {
                 self.taken(peer, data.len());
-                self.deliver(key, &envelope, data);
+                self.deliver(key, header, data);
                 self.actions.push(Action::Acknowledge { peer, request });
             }
             None => match self.condemned(&envelope) {

@@ -105,6 +105,18 @@ impl Engine {
         Self { grown, kind }
     }
 
+    /// Whether a receive can be posted without a search: no message waits, and there is no index.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.grown.is_plain()
+    }
+
+    /// [`MatchEngine::post`] then, without a call in it.
+    #[inline(always)]
+    pub(crate) fn post_plain(&mut self, want: Want, value: u64) -> ItemId {
+        self.grown.post_plain(want, value)
+    }
+
     /// Its kind.
     pub const fn kind(&self) -> EngineKind {
         self.kind

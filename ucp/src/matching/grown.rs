@@ -236,6 +236,19 @@ impl<B: Grows, C: Count> Grown<B, C> {
         }
     }
 
+    /// Whether a receive can be posted without a search: no message waits, and there is no index.
+    #[inline(always)]
+    pub(super) fn is_plain(&self) -> bool {
+        self.index.is_none() && self.list.unexpected_len() == 0
+    }
+
+    /// [`MatchEngine::post`] while there is no index.
+    #[inline(always)]
+    pub(super) fn post_plain(&mut self, want: Want, value: u64) -> ItemId {
+        self.placed = self.placed.wrapping_add(1);
+        self.list.post(want, value)
+    }
+
     /// [`MatchEngine::post`] while there is an index.
     #[inline(never)]
     fn post_indexed(&mut self, want: Want, value: u64) -> ItemId {
@@ -275,8 +288,7 @@ impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
         if self.index.is_some() {
             return self.post_indexed(want, value);
         }
-        self.placed = self.placed.wrapping_add(1);
-        self.list.post(want, value)
+        self.post_plain(want, value)
     }
 
     #[inline(always)]

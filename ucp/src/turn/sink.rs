@@ -102,7 +102,7 @@ impl Engine {
         // What nobody will ask for is freed by the next call.
         let request = self.requests.get_mut(key);
         let detached = request.is_some_and(|r| std::mem::take(&mut r.detached));
-        self.deliver(key, &envelope, payload);
+        self.deliver(key, header, payload);
         if detached {
             self.actions.push(Action::End(key));
         }

@@ -329,12 +329,15 @@ impl Engine {
     }
 
     /// The same for a wait: one for a request that is not there ends, since nobody can complete it.
+    /// Whether it has ended; `status` is where its status goes, since out of an option it is copied twice.
     #[inline(always)]
-    pub(crate) fn take_or_gone(&mut self, key: Key) -> Option<Status> {
-        // Nested, so that the status is copied once.
-        match self.take_as(key, |status| *status) {
-            Some(ended) => ended,
-            None => Some(Status::failed(OpError::Cancelled)),
+    pub(crate) fn take_or_gone(&mut self, key: Key, status: &mut Status) -> bool {
+        match self.take_as(key, |ended| *status = *ended) {
+            Some(ended) => ended.is_some(),
+            None => {
+                *status = Status::failed(OpError::Cancelled);
+                true
+            }
         }
     }
 

@@ -264,11 +264,15 @@ impl Request {
     /// Drops what it holds. A receive, also one of a stream, stays one, without buffer, for the next user.
     #[inline(always)]
     pub(crate) fn empty(&mut self) {
-        match &mut self.body {
-            Body::Receive(receive) => {
-                receive.buffer = RecvBuf::empty();
+        // Asked by itself, as the one that every message has.
+        if let Body::Receive(receive) = &mut self.body {
+            receive.buffer = RecvBuf::empty();
+            if receive.fetch.is_some() {
                 receive.fetch = None;
             }
+            return;
+        }
+        match &mut self.body {
             Body::Stream(receive) => receive.buffer = RecvBuf::empty(),
             other => *other = Body::Free,
         }

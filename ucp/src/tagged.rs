@@ -173,7 +173,10 @@ impl Worker {
         let mut inner = self.inner.borrow_mut();
         let length = buffer.len_or_mark();
         let (key, known) = inner.recv(spec, buffer)?;
-        if length >= inner.engine.attendance.from && !known {
+        if known {
+            return self.wait_known(inner, key);
+        }
+        if length >= inner.engine.attendance.from {
             inner.engine.note_callbacks(key);
         }
         // It is not watched: its caller looks at the lanes from here on.

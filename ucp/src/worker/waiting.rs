@@ -6,10 +6,13 @@
 
 use std::time::Duration;
 
+use bowline_base::slab::Key;
 use bowline_base::worker_lock::OwnerGuard;
 
 use super::{Inner, Worker};
+use crate::error::ReceiveError;
 use crate::request::{RequestId, Status};
+use crate::tagged::MessageInfo;
 use crate::turn::Pause;
 use crate::wait::Stages;
 
@@ -86,14 +89,11 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn wait_loop<'a, R>(
         &'a self,
-        mut inner: OwnerGuard<'a, Inner>,
+        inner: OwnerGuard<'a, Inner>,
         stays: bool,
         mut inside: impl FnMut(&mut Inner) -> Option<R>,
         mut outside: impl FnMut() -> Option<R>,
     ) -> R {
-        if let Some(result) = inside(&mut inner) {
-            return result;
-        }
         let mut waiting = Waiting::new(self);
         let mut pause = Pause::new(self);
         // Declared behind the pause, so that the worker is left first: the end of a pause enters it.
@@ -140,8 +140,33 @@ impl Worker {
     /// Waits for a request and frees it.
     #[inline]
     pub fn wait(&self, id: RequestId) -> Status {
-        let ended = |inner: &mut Inner| inner.engine.take_or_gone(id.0);
-        self.wait_loop(self.inner.borrow_mut(), true, ended, || None)
+        let mut status = Status::NONE;
+        let mut inner = self.inner.borrow_mut();
+        if !inner.engine.take_or_gone(id.0, &mut status) {
+            self.wait_long(inner, id, &mut status);
+        }
+        status
+    }
+
+    /// The same for a request that is not complete.
+    #[inline(never)]
+    fn wait_long(&self, inner: OwnerGuard<'_, Inner>, id: RequestId, status: &mut Status) {
+        let ended = |inner: &mut Inner| inner.engine.take_or_gone(id.0, status).then_some(());
+        self.wait_loop(inner, true, ended, || None);
+    }
+
+    /// Waits for a receive whose message was there when it was posted.
+    #[inline(never)]
+    pub(crate) fn wait_known(
+        &self,
+        mut inner: OwnerGuard<'_, Inner>,
+        key: Key,
+    ) -> Result<MessageInfo, ReceiveError> {
+        if let Some(message) = inner.engine.take_message(key) {
+            return message;
+        }
+        drop(inner);
+        self.wait(RequestId(key)).message()
     }
 
     /// Waits until `done` says so, which is asked after every progress.

@@ -62,6 +62,24 @@ pub struct Protocol {
     pub(crate) life: &'static dyn Life,
 }
 
+/// The life of one that has a price only: others post its messages.
+pub(crate) struct Priced(pub(crate) Price);
+
+/// What [`Life::probe`] does.
+pub(crate) type Price = fn(Op, &SelectionContext<'_>) -> Option<(Line, u64, u64)>;
+
+impl Protocol {
+    const fn priced(name: &'static str, life: &'static Priced) -> Self {
+        Self { name, rendezvous: false, life }
+    }
+}
+
+impl Life for Priced {
+    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+        self.0(op, context)
+    }
+}
+
 /// The life of a protocol. What a protocol has no part in does nothing.
 pub(crate) trait Life: Sync {
     /// What it would cost for `op`, and for which sizes it can be used, from the first to the last; `None` when it cannot

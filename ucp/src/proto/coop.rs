@@ -120,15 +120,10 @@ impl Life for Coop {
         &[wire::COOP_REQ, wire::COOP_FIN]
     }
 
-    fn on_message(
-        &self,
-        engine: &mut Engine,
-        peer: PeerIndex,
-        arrival: &Arrival<'_>,
-    ) -> Option<()> {
-        match arrival.id {
-            wire::COOP_REQ => engine.help(peer, &arrival.header, arrival.payload),
-            _ => engine.helper_leaves(peer, &arrival.header),
+    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
+        match am.id {
+            wire::COOP_REQ => engine.help(peer, &am.header, am.payload),
+            _ => engine.helper_leaves(peer, &am.header),
         }
     }
 
@@ -136,11 +131,11 @@ impl Life for Coop {
         &self,
         engine: &mut Engine,
         peer: PeerIndex,
-        arrival: &Arrival<'_>,
+        am: &Arrival<'_>,
     ) -> bool {
         let Queues { helps, left, .. } = &engine.protocols.kept.coop;
         let room = helps.len() < helps.capacity() && left.len() < left.capacity();
-        room && self.on_message(engine, peer, arrival).is_some()
+        room && self.on_message(engine, peer, am).is_some()
     }
 
     fn can(&self, offer: &mut Offer<'_>) -> bool {

@@ -1,75 +1,60 @@
 //! Eager protocols: the data goes with the envelope, without being asked for. What they cost; `crate::send` posts them.
 
-use bowline_model::cheapest::Line;
-
-use super::table::{BUFFERED, LENDING, Op, STAGING, SelectionContext};
-use super::{Life, Protocol};
-
-/// Copied into the call's own slot of the transport.
-pub(crate) static SHORT: Protocol =
-    Protocol { name: "eager/short", rendezvous: false, life: &Short };
-
-/// Copied into one buffer of the transport.
-pub(crate) static BCOPY: Protocol =
-    Protocol { name: "eager/bcopy", rendezvous: false, life: &Bcopy };
-
-/// Sent whole from where it lies.
-pub(crate) static ZCOPY: Protocol =
-    Protocol { name: "eager/zcopy", rendezvous: false, life: &Zcopy };
-
-/// Copied in several pieces, which receiver and sender copy at the same time.
-pub(crate) static MULTI: Protocol =
-    Protocol { name: "eager/multi", rendezvous: false, life: &Multi };
+use super::table::{BUFFERED, LENDING, Op, STAGING};
+use super::{Priced, Protocol};
 
 /// Pieces of an eager message.
 const MOST_PIECES: u64 = 16;
 
-struct Short;
-struct Bcopy;
-struct Zcopy;
-struct Multi;
-
-impl Life for Short {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+/// Copied into the call's own slot of the transport.
+pub(crate) static SHORT: Protocol = Protocol::priced(
+    "eager/short",
+    &Priced(|op, context| {
         let most = context.limits.am.max_short as u64;
         let line = context.message().plus(context.byte(2.0));
         (op.is_send() && most > 0).then(|| (line, 0, context.copied_end(op).min(most)))
-    }
-}
+    }),
+);
 
-impl Life for Bcopy {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+/// Copied into one buffer of the transport.
+pub(crate) static BCOPY: Protocol = Protocol::priced(
+    "eager/bcopy",
+    &Priced(|op, context| {
         let most = context.limits.am.max_bcopy as u64;
         let line = context.message().plus_constant(STAGING).plus(context.byte(2.0));
         (op.is_send() && most > 0).then(|| (line, 0, context.copied_end(op).min(most)))
-    }
-}
+    }),
+);
 
-impl Life for Zcopy {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+/// Sent whole from where it lies.
+pub(crate) static ZCOPY: Protocol = Protocol::priced(
+    "eager/zcopy",
+    &Priced(|op, context| {
         let am = &context.limits.am;
         let start = context.conditions.zcopy.unwrap_or(BUFFERED + 1).max(am.min_zcopy as u64);
         // One message of the transport: what a receiver of pieces would hold anyway.
         let end = context.eager_end().min(am.max_bcopy as u64).min(am.max_zcopy as u64);
         let line = context.message().plus_constant(LENDING).plus(context.byte(1.0));
         (op.is_send() && context.lends(op)).then_some((line, start, end))
-    }
-}
+    }),
+);
 
-impl Life for Multi {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+/// Copied in several pieces, which receiver and sender copy at the same time.
+pub(crate) static MULTI: Protocol = Protocol::priced(
+    "eager/multi",
+    &Priced(|op, context| {
         let max = context.limits.am.max_bcopy as u64;
         // More of them would fill what a receiver sets apart for messages that it does
         // not expect yet. Pieces of a stream stop where their credit does.
         let most = match op {
             Op::StreamSend => u64::MAX,
             // Behind the pieces that the receiver's memory has room for, its processor is needed
-            // for every other one. A message that it reads at once costs it one turn.
+            // for every other one. A message that it reads at once costs it one round of progress.
             _ if context.conditions.oversubscribed && context.reads(op) && context.maps() => max,
             _ => MOST_PIECES * max,
         };
         let end = context.conditions.rndv_threshold.unwrap_or(most);
         let line = context.message().plus_constant(STAGING).plus(context.pieces(max));
         (op.is_send() && max > 0).then_some((line, max + 1, end))
-    }
-}
+    }),
+);

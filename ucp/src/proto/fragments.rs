@@ -98,15 +98,10 @@ impl Life for Fragments {
         &[wire::CTS, wire::FRAGMENT]
     }
 
-    fn on_message(
-        &self,
-        engine: &mut Engine,
-        peer: PeerIndex,
-        arrival: &Arrival<'_>,
-    ) -> Option<()> {
-        match arrival.id {
-            wire::CTS => engine.cts(peer, &arrival.header, arrival.payload),
-            _ => engine.fragment(peer, &arrival.header, arrival.payload),
+    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
+        match am.id {
+            wire::CTS => engine.cts(peer, &am.header, am.payload),
+            _ => engine.fragment(peer, &am.header, am.payload),
         }
     }
 

@@ -3,55 +3,42 @@
 use bowline_model::cheapest::Line;
 use bowline_uct::Caps;
 
-use super::table::{LENDING, Op, STAGING, SelectionContext};
-use super::{Life, Protocol};
+use super::table::{LENDING, Op, STAGING};
+use super::{Priced, Protocol};
 
 /// Copied in the call, into the peer's memory or the transport's.
-pub(crate) static PUT_SHORT: Protocol =
-    Protocol { name: "put/short", rendezvous: false, life: &PutShort };
-
-/// Written from where it lies.
-pub(crate) static PUT_ZCOPY: Protocol =
-    Protocol { name: "put/zcopy", rendezvous: false, life: &PutZcopy };
-
-/// Read to where it belongs.
-pub(crate) static GET_ZCOPY: Protocol =
-    Protocol { name: "get/zcopy", rendezvous: false, life: &GetZcopy };
-
-/// By the transport.
-pub(crate) static ATOMIC: Protocol =
-    Protocol { name: "atomic/native", rendezvous: false, life: &Atomic };
-
-struct PutShort;
-struct PutZcopy;
-struct GetZcopy;
-struct Atomic;
-
-impl Life for PutShort {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+pub(crate) static PUT_SHORT: Protocol = Protocol::priced(
+    "put/short",
+    &Priced(|op, context| {
         let copy = context.copy();
         let line = if context.maps() { copy } else { context.put().plus(copy) };
         let able = op == Op::Put && context.caps.contains(Caps::PUT_SHORT);
         able.then_some((line.plus_constant(STAGING), 0, context.limits.put.max_short as u64))
-    }
-}
+    }),
+);
 
-impl Life for PutZcopy {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+/// Written from where it lies.
+pub(crate) static PUT_ZCOPY: Protocol = Protocol::priced(
+    "put/zcopy",
+    &Priced(|op, context| {
         let able = op == Op::Put && context.caps.contains(Caps::PUT_ZCOPY);
         able.then(|| (context.put().plus_constant(LENDING), 0, u64::MAX))
-    }
-}
+    }),
+);
 
-impl Life for GetZcopy {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+/// Read to where it belongs.
+pub(crate) static GET_ZCOPY: Protocol = Protocol::priced(
+    "get/zcopy",
+    &Priced(|op, context| {
         let able = op == Op::Get && context.caps.contains(Caps::GET_ZCOPY);
         able.then(|| (context.get().plus_constant(LENDING), 0, u64::MAX))
-    }
-}
+    }),
+);
 
-impl Life for Atomic {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+/// By the transport.
+pub(crate) static ATOMIC: Protocol = Protocol::priced(
+    "atomic/native",
+    &Priced(|op, context| {
         let get = &context.costs.get;
         let line = if context.maps() {
             Line::constant(STAGING, &[])
@@ -60,5 +47,5 @@ impl Life for Atomic {
         };
         let native = Caps::ATOMIC_CPU | Caps::ATOMIC_DEVICE;
         (op == Op::Atomic && context.caps.intersects(native)).then_some((line, 4, 8))
-    }
-}
+    }),
+);

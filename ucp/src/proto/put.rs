@@ -55,15 +55,10 @@ impl Life for Writes {
         &[wire::PUT, wire::PUT_DONE]
     }
 
-    fn on_message(
-        &self,
-        engine: &mut Engine,
-        peer: PeerIndex,
-        arrival: &Arrival<'_>,
-    ) -> Option<()> {
-        match arrival.id {
-            wire::PUT => engine.put_wanted(peer, &arrival.header, arrival.payload),
-            _ => engine.put_done(peer, &arrival.header),
+    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
+        match am.id {
+            wire::PUT => engine.put_wanted(peer, &am.header, am.payload),
+            _ => engine.put_done(peer, &am.header),
         }
     }
 

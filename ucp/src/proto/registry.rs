@@ -19,6 +19,41 @@ pub(crate) trait Keeps {
     fn provide(&mut self) {}
 }
 
+/// One of the states of protocols.
+macro_rules! states {
+    ($(#[$doc:meta])* $name:ident of $state:ident { $($variant:ident($of:ty))* }) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(crate) enum $name {
+            $($variant($of),)*
+            /// Of a protocol that is not in the list.
+            #[cfg_attr(not(test), expect(dead_code, reason = "registered by tests alone so far"))]
+            Other(Box<dyn $state>),
+        }
+
+        impl Deref for $name {
+            type Target = dyn $state;
+
+            fn deref(&self) -> &Self::Target {
+                match self {
+                    $(Self::$variant(state) => state,)*
+                    Self::Other(state) => &**state,
+                }
+            }
+        }
+
+        impl DerefMut for $name {
+            fn deref_mut(&mut self) -> &mut Self::Target {
+                match self {
+                    $(Self::$variant(state) => state,)*
+                    Self::Other(state) => &mut **state,
+                }
+            }
+        }
+    };
+}
+
+/// Makes of the list of protocols what follows from it.
 macro_rules! registry {
     ($(
         $value:path
@@ -30,62 +65,13 @@ macro_rules! registry {
         /// that was offered, as well.
         pub static ALL: &[&Protocol] = &[$(&$value),*];
 
-        /// The protocol by which a message is received, and how far it came.
-        #[derive(Debug)]
-        pub(crate) enum Receiver {
-            $($($receiver($receiving),)?)*
-            /// Of a protocol that is not in the list.
-            #[cfg_attr(not(test), expect(dead_code, reason = "registered by tests alone so far"))]
-            Other(Box<dyn Receiving>),
+        states! {
+            /// The protocol by which a message is received, and how far it came.
+            Receiver of Receiving { $($($receiver($receiving))?)* }
         }
-
-        impl Deref for Receiver {
-            type Target = dyn Receiving;
-
-            fn deref(&self) -> &Self::Target {
-                match self {
-                    $($(Self::$receiver(state) => state,)?)*
-                    Self::Other(state) => &**state,
-                }
-            }
-        }
-
-        impl DerefMut for Receiver {
-            fn deref_mut(&mut self) -> &mut Self::Target {
-                match self {
-                    $($(Self::$receiver(state) => state,)?)*
-                    Self::Other(state) => &mut **state,
-                }
-            }
-        }
-
-        /// The protocol by which an offered message is sent, and how far it came.
-        #[derive(Debug)]
-        pub(crate) enum Sender {
-            $($($sender($sending),)?)*
-            /// Of a protocol that is not in the list.
-            #[cfg_attr(not(test), expect(dead_code, reason = "registered by tests alone so far"))]
-            Other(Box<dyn Sending>),
-        }
-
-        impl Deref for Sender {
-            type Target = dyn Sending;
-
-            fn deref(&self) -> &Self::Target {
-                match self {
-                    $($(Self::$sender(state) => state,)?)*
-                    Self::Other(state) => &**state,
-                }
-            }
-        }
-
-        impl DerefMut for Sender {
-            fn deref_mut(&mut self) -> &mut Self::Target {
-                match self {
-                    $($(Self::$sender(state) => state,)?)*
-                    Self::Other(state) => &mut **state,
-                }
-            }
+        states! {
+            /// The protocol by which an offered message is sent, and how far it came.
+            Sender of Sending { $($($sender($sending))?)* }
         }
 
         /// What a worker keeps for each protocol that wants it.

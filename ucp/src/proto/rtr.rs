@@ -70,13 +70,8 @@ impl Life for Announces {
         &[wire::RTR]
     }
 
-    fn on_message(
-        &self,
-        engine: &mut Engine,
-        peer: PeerIndex,
-        arrival: &Arrival<'_>,
-    ) -> Option<()> {
-        engine.rtr(peer, &arrival.header, arrival.payload)
+    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
+        engine.rtr(peer, &am.header, am.payload)
     }
 
     fn receive(&self, inner: &mut Inner, key: Key) {

@@ -88,15 +88,10 @@ impl Life for Parcels {
         &[ASK, PARCEL]
     }
 
-    fn on_message(
-        &self,
-        engine: &mut Engine,
-        peer: PeerIndex,
-        arrival: &Arrival<'_>,
-    ) -> Option<()> {
-        let [first, second, _] = arrival.header;
+    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
+        let [first, second, _] = am.header;
         let key = Key::from_wire(first);
-        if arrival.id == ASK {
+        if am.id == ASK {
             let send = send_of(&mut engine.requests, key)?;
             if send.peer != peer || !send.is_offered() {
                 return None;
@@ -108,10 +103,10 @@ impl Life for Parcels {
         }
         // A receive that failed meanwhile is gone.
         let Some((buffer, fetch)) = receive_of(&mut engine.requests, key) else { return Some(()) };
-        if fetch.peer != peer || fetch.wanted > arrival.payload.len() as u64 {
+        if fetch.peer != peer || fetch.wanted > am.payload.len() as u64 {
             return None;
         }
-        buffer.copy_at(0, arrival.payload);
+        buffer.copy_at(0, am.payload);
         engine.complete_receive(key);
         Some(())
     }

@@ -11,6 +11,7 @@ mod layers;
 mod lengths;
 mod links;
 mod manners;
+mod names;
 mod programs;
 mod safety;
 mod size;
@@ -105,6 +106,7 @@ fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     mark_test_modules(&mut sources);
     coverage::check(&files, &sources, &mut findings);
     lengths::check(&files, &sources, &mut findings);
+    names::check(&sources, &mut findings);
     programs::check(&workspace.metadata, &workspace.root, &sources, &mut findings);
     for source in &sources {
         manners::check(source, &mut findings);

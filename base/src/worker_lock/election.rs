@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 
+#[cfg_attr(bowline_loom, expect(dead_code, reason = "the futex compares it"))]
 const PARKED: u32 = 0;
 const DONE: u32 = 1;
 const ELECTED: u32 = 2;

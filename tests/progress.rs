@@ -1,5 +1,5 @@
-//! The progress modes: messages move while their receiver computes, nothing is damaged by turns at
-//! every possible place, and a turn allocates nothing: this program's allocator ends it otherwise.
+//! The progress modes: messages move while their receiver computes, nothing is damaged by looks at
+//! every possible place, and a look allocates nothing: this program's allocator ends it otherwise.
 
 #[path = "layers/common.rs"]
 mod common;
@@ -10,16 +10,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bowline::mpi::{CollectiveRequest, Max, Sum, World};
-use bowline::progress::{in_turn, turns_taken};
+use bowline::progress::{in_signal_handler, looks_taken};
 use bowline_base::config::Config;
 use common::within_two_minutes;
 
-/// Does not allow turns to allocate or to free.
-struct NotInTurns;
+/// Does not allow looks to allocate or to free.
+struct NotInHandlers;
 
 fn check() {
-    if in_turn() {
-        const TEXT: &[u8] = b"a turn has allocated or freed\n";
+    if in_signal_handler() {
+        const TEXT: &[u8] = b"a look has allocated or freed\n";
         // SAFETY: writes a constant; async-signal-safe.
         unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
         std::process::abort();
@@ -27,7 +27,7 @@ fn check() {
 }
 
 // SAFETY: all is done by the system's allocator.
-unsafe impl GlobalAlloc for NotInTurns {
+unsafe impl GlobalAlloc for NotInHandlers {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         check();
         // SAFETY: as the caller promises.
@@ -46,17 +46,17 @@ unsafe impl GlobalAlloc for NotInTurns {
 }
 
 #[global_allocator]
-static ALLOCATOR: NotInTurns = NotInTurns;
+static ALLOCATOR: NotInHandlers = NotInHandlers;
 
-/// One test at a time: turns are counted for the whole process.
+/// One test at a time: looks are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs `body` as ranks; returns how many turns there were meanwhile.
+/// Runs `body` as ranks; returns how many looks there were meanwhile.
 fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync + 'static) -> u64 {
     let settings: Vec<(String, String)> =
         settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = turns_taken();
+    let before = looks_taken();
     let what = format!("{settings:?}");
     within_two_minutes(&what, move || {
         // What goes eagerly needs nobody, or room in the receiver's queue. From where on it does not is
@@ -66,7 +66,7 @@ fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync
         let config = Config::from_pairs(pairs, bowline::stack::SETTINGS).expect("good settings");
         bowline::threads_with(n, &config, body).expect("the ranks start");
     });
-    turns_taken() - before
+    looks_taken() - before
 }
 
 /// As often as a timer can: a signal every few microseconds, or as often as leaves the rank most of
@@ -163,7 +163,7 @@ fn compute_for(least: Duration, random: &mut Random) {
     }
 }
 
-/// Allocates and frees, so that turns come upon the allocator.
+/// Allocates and frees, so that looks come upon the allocator.
 fn compute(random: &mut Random) {
     let mut kept: Vec<Vec<u64>> = Vec::new();
     for _ in 0..random.below(300) {
@@ -176,10 +176,10 @@ fn compute(random: &mut Random) {
 }
 
 #[test]
-fn payloads_are_whole_while_turns_come_at_every_place() {
-    let turns = ranks(2, HAMMER, |world| traffic(&world, 300));
-    println!("{turns} turns");
-    assert!(turns > 100, "only {turns} turns: the test has tested nothing");
+fn payloads_are_whole_while_signals_come_at_every_place() {
+    let looks = ranks(2, HAMMER, |world| traffic(&world, 300));
+    println!("{looks} looks");
+    assert!(looks > 100, "only {looks} looks: the test has tested nothing");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn moves_while_the_receiver_computes(settings: &[(&str, &str)], bytes: usize) {
     });
 }
 
-/// As the defaults are, but for the number of turns: the other rank may have no processor for long.
+/// As the defaults are, but for the number of looks: the other rank may have no processor for long.
 const PATIENT: &[(&str, &str)] = &[
     ("BOWLINE_PROGRESS", "pef"),
     ("BOWLINE_PEF_DECAY", "1"),
@@ -329,13 +329,13 @@ fn operations_of_programs_stay_in_their_thread_beside_a_helper() {
 /// The scenarios that need nobody get nobody: blocking receives, messages that are there already, and
 /// receives that no rendezvous can match.
 #[test]
-fn turns_are_taken_only_for_receives_that_need_them() {
+fn looks_are_taken_only_for_receives_that_need_them() {
     static THERE: AtomicBool = AtomicBool::new(false);
     THERE.store(false, Ordering::SeqCst);
     // What is there and takes long to copy is watched, so how long that is stays as it is by default.
     let settings: Vec<_> =
         HAMMER.iter().copied().filter(|(name, _)| !name.ends_with("WORTH")).collect();
-    let turns = ranks(2, &settings, |world| {
+    let looks = ranks(2, &settings, |world| {
         let mut long = vec![0u8; 300_000];
         let mut short = [0u8; 64];
         for _ in 0..20 {
@@ -369,14 +369,14 @@ fn turns_are_taken_only_for_receives_that_need_them() {
                 .expect("rank 1 lives");
         }
     });
-    assert_eq!(turns, 0, "turns that nobody needed");
+    assert_eq!(looks, 0, "looks that nobody needed");
 }
 
 /// A call that waits makes progress itself: the timer stands still, however long the message takes.
 #[test]
-fn a_call_that_waits_gets_no_turns() {
+fn a_call_that_waits_gets_no_looks() {
     const ROUNDS: u64 = 10;
-    let turns = ranks(2, HAMMER, |world| {
+    let looks = ranks(2, HAMMER, |world| {
         let mut long = vec![0u8; 300_000];
         for _ in 0..ROUNDS {
             if world.rank() == 1 {
@@ -390,5 +390,5 @@ fn a_call_that_waits_gets_no_turns() {
         }
     });
     // A few come between the receive and the wait; it would be hundreds in a round.
-    assert!(turns < 20 * ROUNDS, "{turns} turns in {ROUNDS} waits");
+    assert!(looks < 20 * ROUNDS, "{looks} looks in {ROUNDS} waits");
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bowline_base::config::{Config, Setting};
 use bowline_base::doorbell::Doorbell;
-use bowline_ucp::{Attendants, Worker};
+use bowline_ucp::{DriverKind, Worker};
 use thiserror::Error;
 
 bowline_base::choice! {
@@ -50,7 +50,7 @@ bowline_base::settings! {
             .cost("how much later than it came a late message is found; with 1, the rank's time")
             .change("1 where messages come late and have to be found soon");
         /// With BOWLINE_PROGRESS=pef, looks in vain after which no further one is made before the next receive.
-        pub PEF_MAX_TURNS: u32 = Setting::<u32>::integer("BOWLINE_PEF_MAX_TURNS", 20, 1, 1_000_000_000)
+        pub PEF_MAX_LOOKS: u32 = Setting::<u32>::integer("BOWLINE_PEF_MAX_TURNS", 20, 1, 1_000_000_000)
             .cost("the rank's time for messages that never come")
             .change("raise it with a decay of 1, by which looks do not become rarer");
         /// With BOWLINE_PROGRESS=pef, how many times as long as a look a processor would copy a message that is looked for early; others are looked for when the rank has computed for long. What a transport moves by itself is always looked for early.
@@ -85,7 +85,7 @@ pub enum ProgressError {
 
 bowline_base::debug_by_display!(ProgressError);
 
-/// Gives a worker the attendant that the settings ask for.
+/// Gives a worker the driver that the settings ask for.
 ///
 /// # Errors
 /// When the system refuses a thread or a timer, or there is no signal left.
@@ -97,29 +97,31 @@ pub fn attend(worker: &Worker, config: &Config) -> Result<(), ProgressError> {
                 phase: config.get(PEF_PHASE),
                 period: config.get(PEF_PERIOD),
                 decay: config.get(PEF_DECAY),
-                max_turns: config.get(PEF_MAX_TURNS),
+                max_looks: config.get(PEF_MAX_LOOKS),
                 worth: config.get(PEF_WORTH),
             };
-            worker.attend(Attendants::Turns, |door| Ok(Box::new(pef::Pef::new(door, schedule)?)))
+            worker.install_progress(DriverKind::Signal, |door| {
+                Ok(Box::new(pef::Pef::new(door, schedule)?))
+            })
         }
         Progress::Thread => {
             let news = Doorbell::private();
             let bell = worker.doorbell();
-            worker.attend(Attendants::Helper(news), |door| {
+            worker.install_progress(DriverKind::Thread(news), |door| {
                 Ok(Box::new(helper::Helper::start(door, bell)?))
             })
         }
     }
 }
 
-/// Whether the calling thread is in a turn. For tests, whose allocators do not allow it to allocate.
+/// Whether the calling thread is in a handler of mode `pef`. For tests, whose allocators do not allow it to allocate.
 #[doc(hidden)]
-pub fn in_turn() -> bool {
-    pef::in_turn()
+pub fn in_signal_handler() -> bool {
+    pef::in_signal_handler()
 }
 
-/// Turns taken by signal handlers of this process so far. For tests and measurements.
+/// Looks taken by signal handlers of this process so far. For tests and measurements.
 #[doc(hidden)]
-pub fn turns_taken() -> u64 {
-    pef::turns_taken()
+pub fn looks_taken() -> u64 {
+    pef::looks_taken()
 }

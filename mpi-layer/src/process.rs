@@ -267,7 +267,7 @@ impl Process {
     pub(crate) fn helped(&self) -> Option<&Helped> {
         let made = || {
             let helped = Arc::new(Helped::default());
-            self.worker.move_beside(helped.clone()).then_some(helped)
+            self.worker.set_background_work(helped.clone()).then_some(helped)
         };
         self.helped.get_or_init(made).as_deref()
     }

@@ -42,7 +42,7 @@ pub(crate) enum Action {
     },
     /// Ask a peer for a message back that has just left wholly.
     AskBack(Key),
-    /// Free a detached request that a turn has completed.
+    /// Free a detached request that a signal handler has completed.
     End(Key),
     /// Give eager credit back.
     Credit(PeerIndex),

@@ -16,6 +16,7 @@ use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
 use crate::action::{Action, Actions};
 use crate::am::Delivery;
+use crate::async_progress::AsyncState;
 use crate::buffer_pool::BufferPool;
 use crate::completion::CompletionHandler;
 use crate::emulate::Emulation;
@@ -29,7 +30,6 @@ use crate::settings::Options;
 use crate::space::{Lost, Spaces};
 use crate::stream::Streams;
 use crate::tagged::MessageInfo;
-use crate::turn::Attendance;
 use crate::unexpected::Unexpected;
 use crate::wire;
 
@@ -147,7 +147,7 @@ pub(crate) struct Engine {
     /// Ranks of the own job that have failed, and how.
     pub(crate) dead: Vec<Lost>,
     /// For progress from beside.
-    pub(crate) attendance: Attendance,
+    pub(crate) async_state: AsyncState,
     /// Which places of `peers` are nobody's.
     pub(crate) places: Places,
 }
@@ -183,7 +183,7 @@ impl Engine {
             overrun: false,
             job,
             dead: Vec::new(),
-            attendance: Attendance::NONE,
+            async_state: AsyncState::NONE,
             places: Places::default(),
         }
     }
@@ -277,7 +277,7 @@ impl Engine {
                     let lane = self.peers[fetch.peer as usize].lane;
                     self.actions.push(Action::CloseKey { lane, rkey });
                 }
-                self.attendance.keep(fetch);
+                self.async_state.keep(fetch);
             }
             Body::Announced(announced) => {
                 return announced.protocol().life.finish(self, key, status);

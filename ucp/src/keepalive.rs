@@ -1,14 +1,14 @@
 //! Keep-alive: asking after peers of which the transport would not tell that they died.
 //!
 //! ```text
-//!   round    every interval; at most a batch of peers in one turn, the next turn goes on with them
+//!   round    every interval; at most a batch of peers in one step, the next step goes on with them
 //!   peer     heard of since the last round ──► nothing
 //!            the transport can ask (EP_CHECK) ──► it is asked
 //!            else ──► PROBE: an empty message that needs no answer
 //! ```
 //! Rules. (1) Nobody is declared dead for being silent: a peer that computes does not progress, and
 //! answers nothing. What counts is the transport's own word: its check, the refusal of a post, the
-//! failure that it reports because a probe could not be delivered. (2) A round costs a batch per turn,
+//! failure that it reports because a probe could not be delivered. (2) A round costs a batch per step,
 //! so that a thousand peers are no pause for messages. (3) The clock is the waiter's
 //! ([`Waiter::clock`](crate::Waiter::clock)); without one there are no rounds. (4) Without a peer to
 //! ask after, nothing of this is paid for.
@@ -40,7 +40,7 @@ bowline_base::choice! {
 pub(crate) struct KeepaliveOptions {
     pub(crate) which: Keepalive,
     pub(crate) interval: Duration,
-    /// Peers in one turn.
+    /// Peers in one step.
     pub(crate) batch: u32,
 }
 
@@ -120,7 +120,7 @@ impl Inner {
         self.rounds.due.get_or_insert(now + options.interval);
     }
 
-    /// A turn of a round, if one is due. Returns how many peers turned out to have failed.
+    /// A step of a round, if one is due. Returns how many peers turned out to have failed.
     #[cold]
     pub(crate) fn keep_alive(&mut self) -> u32 {
         if self.rounds.remaining().is_none_or(|left| !left.is_zero()) {

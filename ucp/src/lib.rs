@@ -29,7 +29,8 @@
 mod action;
 mod address;
 mod am;
-mod beside;
+mod async_progress;
+mod background;
 mod book;
 mod buffer_pool;
 mod cancel;
@@ -62,7 +63,6 @@ mod shared;
 mod space;
 mod stream;
 mod tagged;
-mod turn;
 mod unasked;
 mod unexpected;
 mod wait;
@@ -73,7 +73,8 @@ mod worker;
 
 pub use address::{AddressError, LaneAddress, WorkerAddress};
 pub use am::{AmHandler, AmKept, AmMessage};
-pub use beside::Beside;
+pub use async_progress::{AsyncProgress, DriverKind, ProgressDriver, RemoteWorker, WatchedReceive};
+pub use background::BackgroundWork;
 pub use book::{AddressBook, AddressTable};
 /// What transports cost, for [`Worker::with_costs`].
 pub use bowline_model::transport as cost;
@@ -104,7 +105,6 @@ pub use shared::SharedWorker;
 pub use space::{Members, SpaceOptions};
 pub use stream::{StreamReceived, StreamWant};
 pub use tagged::{Message, MessageInfo, SendMode, Sent};
-pub use turn::{Attendant, Attendants, SideDoor, Turn, Watched};
 pub use wait::{Clock, FailureSource, Idle, Stages, Waiter};
 pub use waits::Waits;
 pub use wakeup::{Arm, WakeError};

@@ -13,7 +13,7 @@
 //! | a send ([`crate::send`]) | `am_zcopy` | its phase is `Lent`: only the transport's report ends it, also when it is cancelled or its peer fails |
 //! | a send ([`crate::send`]) | `mem_expose` | `finish` releases the memory before the request gives the buffer up |
 //! | a send ([`crate::proto::put`]) | `put_zcopy` | `Put::in_flight` is zero: rule 3 there |
-//! | a receive ([`crate::proto::get`], [`crate::turn`]) | `get_zcopy` | `Read::in_flight` is zero: a failure of the peer leaves it alone before |
+//! | a receive ([`crate::proto::get`], [`crate::async_progress`]) | `get_zcopy` | `Read::in_flight` is zero: a failure of the peer leaves it alone before |
 //! | a receive ([`crate::proto::put`]) | `mem_lend` | the buffer is shut, which releases the memory first |
 //! | a receive of a shared message ([`crate::proto::coop`]) | `mem_lend` | `end_fetch` or `finish` releases the memory before the request gives the buffer up |
 //! | either side of a shared message ([`crate::proto::coop`]) | `get_zcopy`, `put_zcopy` without a token | the call: they end in it on the lanes that share messages ([`Caps::CARRIES`](bowline_uct::Caps::CARRIES)) |

@@ -220,7 +220,7 @@ impl Inner {
             spaces: _,
             one_sided: _,
             callbacks: _,
-            attendance: _,
+            async_state: _,
             // By rank.
             dead: _,
             set_aside: _,

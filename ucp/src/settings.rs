@@ -67,7 +67,7 @@ bowline_base::settings! {
         pub KEEPALIVE_INTERVAL: Duration = Setting::<Duration>::time("BOWLINE_KEEPALIVE_INTERVAL", Duration::from_secs(20), Duration::ZERO, Duration::from_secs(1 << 22))
             .cost("a wake-up of a sleeping worker in each interval, where there is a peer to ask after")
             .change("lower it where a death must be known sooner; 0 for never");
-        /// Peers asked after in one turn.
+        /// Peers asked after in one step.
         pub KEEPALIVE_BATCH: u32 = Setting::<u32>::integer("BOWLINE_KEEPALIVE_BATCH", 128, 1, 1 << 20)
             .cost("the pause that messages make for them")
             .change("never, unless measured");

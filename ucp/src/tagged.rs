@@ -149,7 +149,7 @@ impl Worker {
         let length = buffer.len_or_mark();
         let (key, known) = inner.recv(spec, buffer)?;
         let engine = &mut inner.engine;
-        if length >= engine.attendance.from {
+        if length >= engine.async_state.from {
             if !known {
                 engine.note_callbacks(key);
             }
@@ -176,7 +176,7 @@ impl Worker {
         if known {
             return self.wait_known(inner, key);
         }
-        if length >= inner.engine.attendance.from {
+        if length >= inner.engine.async_state.from {
             inner.engine.note_callbacks(key);
         }
         // It is not watched: its caller looks at the lanes from here on.

@@ -148,8 +148,8 @@ impl Worker {
         inner.wakeup.armed = true;
         inner.wakeup.sleeps += 1;
         self.slept_on.set(Some(inner.wakeup.sleeps));
-        // What a turn takes has made the descriptor readable.
-        inner.shut_out_turns(false);
+        // What a signal handler takes has made the descriptor readable.
+        inner.shut_out_signals(false);
         Ok(Arm::Ready { within: nap.deadline })
     }
 
@@ -239,16 +239,16 @@ impl Inner {
 }
 
 impl Worker {
-    /// The same, and shuts out turns until the end of the nap; `None` also when there was a turn since
+    /// The same, and shuts out signal handlers until the end of the nap; `None` also when there was async progress since
     /// the last look, which may have taken what the sleeper would be woken for.
     #[cold]
     pub(crate) fn begin_nap(&self) -> Option<Nap> {
         let inner = &mut *self.inner.borrow_mut();
-        if inner.was_turned() {
+        if inner.has_async_progress() {
             return None;
         }
         let nap = inner.begin_nap()?;
-        inner.shut_out_turns(true);
+        inner.shut_out_signals(true);
         Some(nap)
     }
 
@@ -261,7 +261,7 @@ impl Worker {
             self.waiter.borrow_mut().yield_now();
             return true;
         }
-        if let Some(slept) = self.sleep_beside_helper(first) {
+        if let Some(slept) = self.sleep_beside_thread(first) {
             return slept;
         }
         let Some(nap) = self.begin_nap() else { return false };
@@ -274,7 +274,7 @@ impl Worker {
     /// The worker is awake again.
     pub(crate) fn end_nap(&self) {
         let inner = &mut *self.inner.borrow_mut();
-        inner.shut_out_turns(false);
+        inner.shut_out_signals(false);
         inner.disarm();
     }
 }

@@ -18,6 +18,7 @@ use bowline_uct::{Caps, EpId, Iface};
 
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
 use crate::am::Handlers;
+use crate::async_progress::InstalledDriver;
 use crate::book::Book;
 use crate::close::KeyUse;
 use crate::endpoint::Watchers;
@@ -31,7 +32,6 @@ use crate::matching::{self, EngineKind, MatchEngine as _};
 use crate::peer::{Ep, PeerState};
 use crate::settings::{self, Options, RndvScheme};
 use crate::space::{Lost, SpaceOptions};
-use crate::turn::Attending;
 use crate::wait::{FailureSource, Waiter};
 use crate::wakeup::Wakeup;
 use crate::wire;
@@ -99,8 +99,8 @@ impl Drop for Inner {
 
 /// A worker. See the crate's text.
 pub struct Worker {
-    /// First: it is gone before what it attends.
-    pub(crate) attending: Attending,
+    /// First: it is gone before what it drives.
+    pub(crate) installed: InstalledDriver,
     pub(crate) inner: WorkerLock<Inner>,
     pub(crate) handlers: RefCell<Handlers>,
     pub(crate) waiter: RefCell<Box<dyn Waiter>>,
@@ -187,7 +187,7 @@ impl Worker {
             }
         }
         Ok(Self {
-            attending: Attending::default(),
+            installed: InstalledDriver::default(),
             inner: WorkerLock::new(inner),
             handlers: RefCell::default(),
             waiter: RefCell::new(parts.waiter),

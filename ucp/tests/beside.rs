@@ -9,14 +9,15 @@ use bowline_base::buffer::SendBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{
-    Attendant, Attendants, Envelope, Idle, SendMode, SideDoor, Stages, Waiter, Watched,
+    DriverKind, Envelope, Idle, ProgressDriver, RemoteWorker, SendMode, Stages, Waiter,
+    WatchedReceive,
 };
 
 /// Does nothing: the test has the side door.
 struct ByHand;
 
-impl Attendant for ByHand {
-    fn watch(&mut self, _: Watched) {}
+impl ProgressDriver for ByHand {
+    fn watch(&mut self, _: WatchedReceive) {}
     fn pause(&mut self) {}
     fn resume(&mut self) {}
 }
@@ -25,13 +26,13 @@ impl Attendant for ByHand {
 fn what_a_call_leaves_between_the_last_look_and_the_nap_is_looked_at() {
     let sides = Sides::new(2, NetworkOptions::default(), &[("BOWLINE_RNDV_THRESHOLD", "100")]);
     let mut door = None;
-    let helper = Attendants::Helper(Doorbell::private());
-    let attended = sides.workers[1].attend(helper, |side| {
+    let helper = DriverKind::Thread(Doorbell::private());
+    let attended = sides.workers[1].install_progress(helper, |side| {
         door = Some(side);
         Ok::<_, Infallible>(Box::new(ByHand))
     });
     attended.expect("nothing is refused");
-    let door: SideDoor = door.expect("a worker makes its attendant");
+    let door: RemoteWorker = door.expect("a worker makes its driver");
     let naps = || {
         let mut slept = false;
         door.sleep(|_, _, _| slept = true);
@@ -75,12 +76,12 @@ fn what_a_helper_has_dealt_with_has_happened() {
     let noted = Noting::default();
     let (worker, ep) = worker_that_waits(&config(&[]), Box::new(noted.clone()));
     let mut door = None;
-    let attended = worker.attend(Attendants::Helper(Doorbell::private()), |side| {
+    let attended = worker.install_progress(DriverKind::Thread(Doorbell::private()), |side| {
         door = Some(side);
         Ok::<_, Infallible>(Box::new(ByHand))
     });
     attended.expect("nothing is refused");
-    let door: SideDoor = door.expect("a worker makes its attendant");
+    let door: RemoteWorker = door.expect("a worker makes its driver");
     let mut looks = 0;
     worker.wait_until(|| {
         looks += 1;

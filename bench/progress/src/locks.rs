@@ -12,8 +12,8 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_base::worker_lock::{Driven, SharedLock, WorkerLock};
 use bowline_ucp::{
-    Attendant, Attendants, Envelope, Ep, MatchSpec, RequestId, SendMode, Sent, SharedWorker,
-    SpaceOptions, Watched, Worker,
+    DriverKind, Envelope, Ep, MatchSpec, ProgressDriver, RequestId, SendMode, Sent, SharedWorker,
+    SpaceOptions, WatchedReceive, Worker,
 };
 
 use crate::ranks::median;
@@ -25,8 +25,8 @@ const CALLS: u32 = 100_000;
 /// A progress thread or signal handler that never comes: what is left is the lock.
 struct Absent;
 
-impl Attendant for Absent {
-    fn watch(&mut self, _: Watched) {}
+impl ProgressDriver for Absent {
+    fn watch(&mut self, _: WatchedReceive) {}
     fn pause(&mut self) {}
     fn resume(&mut self) {}
 }
@@ -101,12 +101,12 @@ fn receive(worker: &Worker, word: &mut [u8; 8]) -> Result<RequestId> {
 }
 
 /// A message between workers that this thread has.
-fn owned(rounds: usize, is_attended: bool) -> Result<f64> {
+fn owned(rounds: usize, has_driver: bool) -> Result<f64> {
     let [a, b] = workers()?;
     let to_b = a.connect(&b.address())?;
-    if is_attended {
+    if has_driver {
         for worker in [&a, &b] {
-            worker.attend(Attendants::Turns, |_| anyhow::Ok(Box::new(Absent)))?;
+            worker.install_progress(DriverKind::Signal, |_| anyhow::Ok(Box::new(Absent)))?;
         }
     }
     let mut word = [1; 8];

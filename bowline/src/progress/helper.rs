@@ -1,7 +1,7 @@
 //! Mode `thread`: a thread that sleeps on the lanes of a rank and makes progress when it is woken.
 //!
 //! It is the brute-force way: each message that comes while the rank computes wakes it, needed or not. It is the
-//! only one that also carries out steps of collectives in the background. Rank and helper enter the worker by turns; a rank that sleeps in a call waits
+//! only one that also carries out steps of collectives in the background. Rank and helper enter the worker one at a time; a rank that sleeps in a call waits
 //! for the helper's news.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bowline_base::doorbell::{Doorbell, WakeSet};
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
-use bowline_ucp::{Attendant, SideDoor, Watched};
+use bowline_ucp::{ProgressDriver, RemoteWorker, WatchedReceive};
 
 use super::ProgressError;
 use crate::wait::sleep_on;
@@ -27,7 +27,7 @@ pub(super) struct Helper {
 
 impl Helper {
     /// Starts it. `bell` is what the worker's lanes ring.
-    pub(super) fn start(door: SideDoor, bell: Option<Doorbell>) -> Result<Self, ProgressError> {
+    pub(super) fn start(door: RemoteWorker, bell: Option<Doorbell>) -> Result<Self, ProgressError> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -54,7 +54,7 @@ impl Drop for EndsProcess {
     }
 }
 
-fn run(door: &SideDoor, stop: &AtomicBool) {
+fn run(door: &RemoteWorker, stop: &AtomicBool) {
     // SeqCst: with the fence in `Doorbell::arm`, which comes between this side's arming and its last
     // look at the flag; pairs with the store in `drop`, in front of its ring.
     while !stop.load(Ordering::SeqCst) {
@@ -81,8 +81,8 @@ fn wait(bell: Option<&Doorbell>, descriptors: &WakeSet, deadline: Option<Duratio
     }
 }
 
-impl Attendant for Helper {
-    fn watch(&mut self, _: Watched) {
+impl ProgressDriver for Helper {
+    fn watch(&mut self, _: WatchedReceive) {
         // The lanes wake it.
     }
     fn pause(&mut self) {

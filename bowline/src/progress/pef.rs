@@ -1,13 +1,13 @@
 //! Mode `pef`: a *parasite execution flow* in the rank's own thread, after the thesis of J. A. Zounmevo
 //! (Queen's University, 2014, chapter 3): a timer interrupts the thread, whose signal handler takes a
-//! turn of the worker, and goes away again.
+//! look of the worker's messages, and goes away again.
 //!
 //! ```text
-//!   watch ── timer set to the phase ──► signal ── turn ──┬─ Idle ───────► off
+//!   watch ── timer set to the phase ──► signal ── look ──┬─ Idle ───────► off
 //!                                         ▲              ├─ Copying ────► set to the period
 //!                                         │              ├─ Moving ─────► set to when it is expected
 //!                                         └── timer ◄────┴─ Waiting, Closed: set to the last time
-//!                                                           x decay, `max_turns` times
+//!                                                           x decay, `max_looks` times
 //! ```
 //! 1. The timer is the thread's (`timer_create`, `SIGEV_THREAD_ID`, `CLOCK_MONOTONIC`), armed only
 //!    while receives are watched; the worker decides which are. Each further one begins with the
@@ -15,19 +15,19 @@
 //! 2. The signal is the last real-time signal that has no handler, so that programs keep SIGALRM and
 //!    friends. The handler is installed once and stays; `SA_RESTART` lets most system calls go on,
 //!    but not those that wait for a time or for descriptors.
-//! 3. What the handler calls is async-signal-safe: atomic operations, the turn ([`bowline_ucp::SideDoor::turn`],
+//! 3. What the handler calls is async-signal-safe: atomic operations, the look ([`bowline_ucp::RemoteWorker::progress_signal_safe`],
 //!    which allocates nothing and takes no lock), and `timer_settime`. It leaves `errno` as it was.
 //! 4. A signal finds its worker by the number of a slot. A slot is emptied before its worker goes, and
 //!    whoever empties it waits until no handler is in it; a signal that comes later finds nothing,
-//!    or another worker, whose side door is for everybody.
-//! 5. However short the period is, the thread has three quarters of its time: what a turn takes but for
+//!    or another worker, whose handle is for any thread.
+//! 5. However short the period is, the thread has three quarters of its time: what a look takes but for
 //!    the copy, from the end of the timer to the end of the handler, is measured, and the next one comes
 //!    after three times as long at the earliest. Where timers and signals are dear, as in some virtual
 //!    machines, a period of some microseconds would leave the thread nothing.
-//! 6. A turn copies for some ten times as long as a signal takes, so that signals are a small part of
+//! 6. A look copies for some ten times as long as a signal takes, so that signals are a small part of
 //!    that; the next one comes after a quarter of it. It is work that the thread would do later, and
 //!    the sooner it is done, the sooner the sender has its buffer back.
-//! 7. A turn has to be worth its signal. A message that the processors copy in the time of some
+//! 7. A look has to be worth its signal. A message that the processors copy in the time of some
 //!    signals is looked for late: whoever computes that long has the time, and a program that waits
 //!    soon is not disturbed.
 //! 8. What others move is looked at when it should be complete, by what such bytes took before.
@@ -42,27 +42,27 @@ use std::time::Duration;
 
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::sync::yield_now;
-use bowline_ucp::{Attendant, SideDoor, Watched};
+use bowline_ucp::{ProgressDriver, RemoteWorker, WatchedReceive};
 
 use super::ProgressError;
 
 use flow::Flow;
 use slot::{TABLE, TAKEN, signal, take_slot, unblock};
 
-pub(super) use flow::turns_taken;
-pub(super) use slot::{SLOTS, in_turn};
+pub(super) use flow::looks_taken;
+pub(super) use slot::{SLOTS, in_signal_handler};
 
-/// When turns are taken.
+/// When looks are taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     pub(super) phase: Duration,
     pub(super) period: Duration,
     pub(super) decay: u32,
-    pub(super) max_turns: u32,
+    pub(super) max_looks: u32,
     pub(super) worth: u32,
 }
 
-/// The attendant of one worker.
+/// The driver of one worker.
 pub(super) struct Pef {
     slot: usize,
     flow: Arc<Flow>,
@@ -72,7 +72,7 @@ pub(super) struct Pef {
 }
 
 impl Pef {
-    pub(super) fn new(door: SideDoor, schedule: Schedule) -> Result<Self, ProgressError> {
+    pub(super) fn new(door: RemoteWorker, schedule: Schedule) -> Result<Self, ProgressError> {
         let signal = signal()?;
         let slot = take_slot().ok_or(ProgressError::TooManyRanks)?;
         let flow = Arc::new(Flow::new(door, schedule));
@@ -123,10 +123,10 @@ impl Pef {
     }
 }
 
-impl Attendant for Pef {
-    fn watch(&mut self, what: Watched) {
+impl ProgressDriver for Pef {
+    fn watch(&mut self, what: WatchedReceive) {
         if let Err(error) = self.follow_thread() {
-            tracing::warn!(%error, "no turns while this thread computes");
+            tracing::warn!(%error, "no looks while this thread computes");
             return;
         }
         self.flow.begin(what);

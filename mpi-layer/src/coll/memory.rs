@@ -13,7 +13,7 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::LINE;
 use bowline_ucp::{
-    Envelope, Ep, MatchSpec, OpError, RequestId, SendMode, Sent, SideDoor, Status, Worker,
+    Envelope, Ep, MatchSpec, OpError, RemoteWorker, RequestId, SendMode, Sent, Status, Worker,
 };
 
 use super::engine::Operands;
@@ -56,7 +56,7 @@ macro_rules! ports {
     )*};
 }
 
-ports!(Worker, SideDoor);
+ports!(Worker, RemoteWorker);
 
 /// An operation under way.
 #[derive(Debug)]

@@ -170,7 +170,7 @@ impl Run {
             helped.add(&self.shared);
             if input.1.saturating_add(output.1) >= LEFT_TO_HELPER {
                 process.add_run(self);
-                process.worker.call_helper();
+                process.worker.call_progress_thread();
                 return;
             }
         }

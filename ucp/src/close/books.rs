@@ -28,7 +28,7 @@ impl Engine {
         }
         match self.peers[index as usize].state {
             PeerState::Closing => {
-                // Forgotten at once: a fresh HELLO may come in the same turn.
+                // Forgotten at once: a fresh HELLO may come in the same progress.
                 self.forget(index);
                 self.actions.push(Action::Closed(index));
             }

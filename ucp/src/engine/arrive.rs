@@ -279,7 +279,7 @@ impl Engine {
             Err(OpError::Truncated { message: rts.length, room: wanted })
         };
         request.status = Status { source: env.source, tag: env.tag, length: rts.length, outcome };
-        receive.fetch = Some(self.attendance.boxed(Fetch::new(peer, rts, wanted)));
+        receive.fetch = Some(self.async_state.boxed(Fetch::new(peer, rts, wanted)));
         self.actions.push(Action::Run(key));
     }
 

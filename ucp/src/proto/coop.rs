@@ -49,13 +49,13 @@ use super::table::{Op, SelectionContext};
 use super::{Life, Protocol, Receiver, Receiving};
 use crate::action::Action;
 use crate::address::COOPERATES;
+use crate::async_progress::ROOM;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::lanes::Lane;
 use crate::loan;
 use crate::peer::PeerIndex;
 use crate::request::Fetch;
-use crate::turn::ROOM;
 use crate::wire::{self, CoopRequest};
 use crate::worker::Inner;
 

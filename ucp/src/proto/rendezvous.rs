@@ -195,7 +195,7 @@ impl Inner {
         if complete {
             return self.end_signal_safe(key);
         }
-        if !known || !self.lanes[peer.lane as usize].turns() {
+        if !known || !self.lanes[peer.lane as usize].is_signal_safe() {
             return false;
         }
         if let Some(protocol) = chosen {
@@ -257,7 +257,7 @@ impl Inner {
             drop(self.lanes[lane as usize].iface.mem_release(memory));
         }
         let (peer, sender) = (fetch.peer, fetch.rts.request);
-        self.engine.attendance.keep(fetch);
+        self.engine.async_state.keep(fetch);
         Some((peer, sender))
     }
 

@@ -18,7 +18,7 @@ impl Inner {
         }
         let peer = &mut self.engine.peers[index as usize];
         if !peer.pending.is_empty() {
-            let payload = self.engine.attendance.payload(payload);
+            let payload = self.engine.async_state.payload(payload);
             peer.push_control(id, words, payload);
             let waiting = peer.pending.len();
             if waiting >= MANY && waiting.is_power_of_two() {
@@ -34,7 +34,7 @@ impl Inner {
                 peer.note_control(id);
             }
             Err(PostError::NoResource) => {
-                let payload = self.engine.attendance.payload(payload);
+                let payload = self.engine.async_state.payload(payload);
                 self.wait_for_room(index, Pending::Control { id, words, payload });
             }
             Err(error) => {

@@ -133,7 +133,7 @@ impl Inner {
         let peer = &mut self.engine.peers[index as usize];
         peer.queue_first(first);
         self.lanes[peer.lane as usize].iface.want_writable(peer.ep);
-        self.call_helper();
+        self.call_progress_thread();
     }
 
     /// What a refusal by the lane means.

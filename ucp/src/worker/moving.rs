@@ -81,7 +81,7 @@ impl Inner {
     /// so that other traffic is looked at in between.
     pub(crate) fn act(&mut self) {
         self.carry_out();
-        self.call_helper();
+        self.call_progress_thread();
     }
 
     fn carry_out(&mut self) {

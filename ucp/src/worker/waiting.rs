@@ -10,10 +10,10 @@ use bowline_base::slab::Key;
 use bowline_base::worker_lock::OwnerGuard;
 
 use super::{Inner, Worker};
+use crate::async_progress::Pause;
 use crate::error::ReceiveError;
 use crate::request::{RequestId, Status};
 use crate::tagged::MessageInfo;
-use crate::turn::Pause;
 use crate::wait::Stages;
 
 /// Looks of [`Worker::yield_until`] between two progress calls.

@@ -89,7 +89,8 @@ const ON_CIRCLES: &[(&str, &[&str])] = &[
         &[
             "action",
             "am",
-            "beside",
+            "async_progress",
+            "background",
             "book",
             "close",
             "completion",
@@ -114,7 +115,6 @@ const ON_CIRCLES: &[(&str, &[&str])] = &[
             "space",
             "stream",
             "tagged",
-            "turn",
             "unasked",
             "unexpected",
             "wait",

@@ -1,21 +1,21 @@
-//! When turns are taken, and a turn: rules 5 to 9 of [`super`].
+//! When looks are taken, and a look: rules 5 to 9 of [`super`].
 
 use std::time::Duration;
 
 use bowline_base::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use bowline_ucp::{SideDoor, Turn, Watched};
+use bowline_ucp::{AsyncProgress, RemoteWorker, WatchedReceive};
 
 use super::Schedule;
 
-/// Turns of all workers.
-static TURNS: AtomicU64 = AtomicU64::new(0);
+/// Looks of all workers.
+static LOOKS: AtomicU64 = AtomicU64::new(0);
 
 /// What the handler needs. Written by the thread and by the handler that interrupts it, so all of it
 /// is atomic; Relaxed throughout, since a handler and the thread that it interrupts are in order
 /// anyway. A timer of another thread is made only after this one's was deleted.
 #[derive(Debug)]
 pub(super) struct Flow {
-    door: SideDoor,
+    door: RemoteWorker,
     schedule: Schedule,
     /// The timer as an address; null before it was made.
     pub(super) timer: AtomicPtr<libc::c_void>,
@@ -23,17 +23,17 @@ pub(super) struct Flow {
     /// The last time that the timer was set to, in ns, and when that was.
     wait: AtomicU64,
     set_at: AtomicU64,
-    /// What a turn takes of the thread's time beside the copy, in ns: from the timer's end to the
+    /// What a look takes of the thread's time beside the copy, in ns: from the timer's end to the
     /// handler's. Zero before the first.
     cost: AtomicU64,
-    /// The least of the last turns, which is what a turn takes undisturbed; the least of those since,
+    /// The least of the last looks, which is what a look takes undisturbed; the least of those since,
     /// and how many.
     least: AtomicU64,
     least_since: AtomicU64,
     since: AtomicU32,
-    /// When the last turn ended.
+    /// When the last look ended.
     ended: AtomicU64,
-    turns: AtomicU32,
+    looks: AtomicU32,
     /// Rule 9: from a receive to the first look, in ns, and whether that is to come.
     phase: AtomicU64,
     first: AtomicBool,
@@ -47,7 +47,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    pub(super) fn new(door: SideDoor, schedule: Schedule) -> Self {
+    pub(super) fn new(door: RemoteWorker, schedule: Schedule) -> Self {
         Self {
             door,
             schedule,
@@ -60,7 +60,7 @@ impl Flow {
             least_since: AtomicU64::new(u64::MAX),
             since: AtomicU32::new(0),
             ended: AtomicU64::new(0),
-            turns: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
             phase: AtomicU64::new(nanos(schedule.phase)),
             first: AtomicBool::new(false),
             pace: AtomicU64::new(FIRST_PACE),
@@ -71,21 +71,21 @@ impl Flow {
     }
 
     /// A handler may come between any two lines of this.
-    pub(super) fn begin(&self, what: Watched) {
+    pub(super) fn begin(&self, what: WatchedReceive) {
         // Relaxed, all: see `Flow`.
         let (phase, cost) =
             (self.phase.load(Ordering::Relaxed), self.least.load(Ordering::Relaxed));
         self.missed();
         let pays = |copy| nanos(copy) >= u64::from(self.schedule.worth) * cost;
         let wait = match what {
-            Watched::Begun { copy } if pays(copy) => phase.max(BEGUN),
+            WatchedReceive::Begun { copy } if pays(copy) => phase.max(BEGUN),
             // Its receiver has called, and is about to wait or gains nothing.
-            Watched::Begun { .. } => return,
+            WatchedReceive::Begun { .. } => return,
             // Rule 7.
-            Watched::Awaited { copy: Some(copy) } if !pays(copy) => phase.max(LATE * cost),
-            Watched::Awaited { .. } => phase,
+            WatchedReceive::Awaited { copy: Some(copy) } if !pays(copy) => phase.max(LATE * cost),
+            WatchedReceive::Awaited { .. } => phase,
         };
-        self.turns.store(0, Ordering::Relaxed);
+        self.looks.store(0, Ordering::Relaxed);
         self.set_if_sooner(wait, wait == phase);
     }
 
@@ -151,25 +151,25 @@ impl Flow {
     }
 
     /// In the handler.
-    pub(super) fn turn(&self) {
+    pub(super) fn look(&self) {
         // Relaxed, all: see `Flow`.
         if !self.armed.load(Ordering::Relaxed) {
             return;
         }
         // Relaxed: a count.
-        TURNS.fetch_add(1, Ordering::Relaxed);
+        LOOKS.fetch_add(1, Ordering::Relaxed);
         let end = self.set_at.load(Ordering::Relaxed) + self.wait.load(Ordering::Relaxed);
         let start = now();
-        let (turn, copied) = self.take(start);
+        let (look, copied) = self.take(start);
         let ended = now();
-        // The thread may have waited for its processor in between, which is no cost of the turn.
+        // The thread may have waited for its processor in between, which is no cost of the look.
         let took = (ended.saturating_sub(end).saturating_sub(copied)).min(MOST_COST);
         let before = self.cost.load(Ordering::Relaxed);
         let cost = if before == 0 { took } else { (3 * before + took) / 4 };
         self.cost.store(cost, Ordering::Relaxed);
         self.note_least(took);
         self.ended.store(ended, Ordering::Relaxed);
-        self.go_on(turn, copied, ended);
+        self.go_on(look, copied, ended);
     }
 
     fn note_least(&self, took: u64) {
@@ -188,45 +188,45 @@ impl Flow {
         }
     }
 
-    /// The turn, and for how long it has copied.
-    fn take(&self, start: u64) -> (Turn, u64) {
+    /// The look, and for how long it has copied.
+    fn take(&self, start: u64) -> (AsyncProgress, u64) {
         let mut last = start;
         let most = (COPY * self.least.load(Ordering::Relaxed)).clamp(SHORT_COPY, LONG_COPY);
-        let turn = self.door.turn(|| {
+        let look = self.door.progress_signal_safe(|| {
             last = now();
             last - start < most
         });
-        (turn, if last - start > LONG { last - start } else { 0 })
+        (look, if last - start > LONG { last - start } else { 0 })
     }
 
     /// When the next one is.
-    fn go_on(&self, turn: Turn, copied: u64, time: u64) {
+    fn go_on(&self, look: AsyncProgress, copied: u64, time: u64) {
         let period = nanos(self.schedule.period);
         // Relaxed, all: see `Flow`.
-        self.learn(turn, time);
-        match turn {
-            Turn::Idle => self.armed.store(false, Ordering::Relaxed),
-            Turn::Copying => {
-                self.turns.store(0, Ordering::Relaxed);
+        self.learn(look, time);
+        match look {
+            AsyncProgress::Idle => self.armed.store(false, Ordering::Relaxed),
+            AsyncProgress::Copying => {
+                self.looks.store(0, Ordering::Relaxed);
                 // Rule 6.
                 self.set(period.max(copied / 4));
             }
-            Turn::Moving { bytes } => {
-                self.turns.store(0, Ordering::Relaxed);
+            AsyncProgress::Moving { bytes } => {
+                self.looks.store(0, Ordering::Relaxed);
                 let pace = self.pace.load(Ordering::Relaxed);
                 let all = ((u128::from(bytes) * u128::from(pace)) >> PACE_BITS) as u64;
                 let passed = time.saturating_sub(self.moving_since.load(Ordering::Relaxed));
                 self.set(all.saturating_sub(passed).max(all / 8).max(period));
             }
-            Turn::Waiting | Turn::Closed => {
-                let turns = self.turns.load(Ordering::Relaxed) + 1;
-                self.turns.store(turns, Ordering::Relaxed);
-                if turns >= self.schedule.max_turns {
+            AsyncProgress::Waiting | AsyncProgress::Closed => {
+                let looks = self.looks.load(Ordering::Relaxed) + 1;
+                self.looks.store(looks, Ordering::Relaxed);
+                if looks >= self.schedule.max_looks {
                     return self.armed.store(false, Ordering::Relaxed);
                 }
                 let last = self.wait.load(Ordering::Relaxed);
                 // A receive that was looked for late is looked for rarely.
-                let next = if turns == 1 && last <= FEW * period {
+                let next = if looks == 1 && last <= FEW * period {
                     period
                 } else {
                     last.saturating_mul(u64::from(self.schedule.decay)).max(period)
@@ -238,24 +238,24 @@ impl Flow {
 
     /// Rules 8 and 9. A look that finds what it was for says that it may come a little earlier, one in
     /// vain that it should come later.
-    fn learn(&self, turn: Turn, time: u64) {
+    fn learn(&self, look: AsyncProgress, time: u64) {
         // Relaxed, all: see `Flow`.
         if self.first.swap(false, Ordering::Relaxed) {
             let phase = self.phase.load(Ordering::Relaxed);
             let cost = self.least.load(Ordering::Relaxed);
             let most = (FIRST * cost).max(nanos(self.schedule.phase));
-            let next = match turn {
+            let next = match look {
                 // It came when the signal did, which takes its time.
-                Turn::Waiting => phase * 5 / 4 + cost / 4,
-                Turn::Closed => phase,
+                AsyncProgress::Waiting => phase * 5 / 4 + cost / 4,
+                AsyncProgress::Closed => phase,
                 _ => phase - phase / 32,
             };
             self.phase.store(next.clamp(nanos(self.schedule.phase), most), Ordering::Relaxed);
         }
         let before = self.moving.load(Ordering::Relaxed);
-        let bytes = if let Turn::Moving { bytes } = turn { bytes } else { 0 };
+        let bytes = if let AsyncProgress::Moving { bytes } = look { bytes } else { 0 };
         let pace = self.pace.load(Ordering::Relaxed);
-        if before > 0 && turn != Turn::Closed {
+        if before > 0 && look != AsyncProgress::Closed {
             let took = time.saturating_sub(self.moving_since.load(Ordering::Relaxed));
             let pace = if bytes == 0 || bytes > before {
                 // Others are complete, or it is.
@@ -288,13 +288,13 @@ impl Flow {
     }
 }
 
-/// Rule 6: a turn begins no further piece of a copy after the time of so many signals; within bounds,
+/// Rule 6: a look begins no further piece of a copy after the time of so many signals; within bounds,
 /// in ns.
 const COPY: u64 = 16;
 const SHORT_COPY: u64 = 50_000;
 const LONG_COPY: u64 = 500_000;
 
-/// What a turn takes that copies nothing, in ns, at most.
+/// What a look takes that copies nothing, in ns, at most.
 const LONG: u64 = 5_000;
 
 /// Rule 7: after the time of how many signals a message is looked for that is not worth one, so that
@@ -307,7 +307,7 @@ const FIRST_COST: u64 = 10_000;
 /// The first wait is followed by the period if it was not longer than so many.
 const FEW: u64 = 16;
 
-/// Turns of which the least is taken.
+/// Looks of which the least is taken.
 const LAST: u32 = 8;
 
 /// Rule 9: the first look comes after the time of so many signals at the latest.
@@ -323,10 +323,10 @@ const FIRST_PACE: u64 = (1 << PACE_BITS) / 8;
 const LEAST_PACE: u64 = (1 << PACE_BITS) / 128;
 const MOST_PACE: u64 = (1 << PACE_BITS) * 100;
 
-/// Rule 5: how many times as long as a turn the thread has before the next one.
+/// Rule 5: how many times as long as a look the thread has before the next one.
 const THREADS_SHARE: u64 = 3;
 
-/// The most that a turn is taken to cost, in ns.
+/// The most that a look is taken to cost, in ns.
 const MOST_COST: u64 = 100_000;
 
 /// Nanoseconds of the clock that the timer goes by.
@@ -344,8 +344,8 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(MAX_WAIT)
 }
 
-/// Turns of all workers.
-pub(in super::super) fn turns_taken() -> u64 {
+/// Looks of all workers.
+pub(in super::super) fn looks_taken() -> u64 {
     // Relaxed: a count.
-    TURNS.load(Ordering::Relaxed)
+    LOOKS.load(Ordering::Relaxed)
 }

@@ -25,11 +25,11 @@ pub(super) static TAKEN: Mutex<Vec<bool>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// The thread is in a handler. Constant and without destructor: reading it runs no code.
-    static IN_TURN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    static IN_HANDLER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-pub(in super::super) fn in_turn() -> bool {
-    IN_TURN.get()
+pub(in super::super) fn in_signal_handler() -> bool {
+    IN_HANDLER.get()
 }
 
 impl Slot {
@@ -41,9 +41,9 @@ impl Slot {
         // SAFETY: null, or the flow of a `Pef`, which lets go of it only after it has emptied the slot and
         // seen that no handler is in it.
         if let Some(flow) = unsafe { flow.as_ref() } {
-            let nested = IN_TURN.replace(true);
-            flow.turn();
-            IN_TURN.set(nested);
+            let nested = IN_HANDLER.replace(true);
+            flow.look();
+            IN_HANDLER.set(nested);
         }
         // SeqCst: pairs with the load in `Pef::drop`.
         self.busy.fetch_sub(1, Ordering::SeqCst);
@@ -80,7 +80,7 @@ fn install() -> Option<libc::c_int> {
         if asked != 0 || old.sa_sigaction != libc::SIG_DFL {
             return false;
         }
-        // SAFETY: as above. The mask is empty: turns of several workers may interrupt each other.
+        // SAFETY: as above. The mask is empty: looks of several workers may interrupt each other.
         let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
         new.sa_sigaction = on_signal as *const () as usize;
         new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;

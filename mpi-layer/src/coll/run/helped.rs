@@ -9,7 +9,7 @@
 use bowline_base::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bowline_ucp::{Beside, SideDoor};
+use bowline_ucp::{BackgroundWork, RemoteWorker};
 
 use super::core::Shared;
 
@@ -54,8 +54,8 @@ impl Helped {
     }
 }
 
-impl Beside for Helped {
-    fn advance(&self, door: &SideDoor) -> bool {
+impl BackgroundWork for Helped {
+    fn advance(&self, door: &RemoteWorker) -> bool {
         let (mut moved, mut index) = (false, 0);
         loop {
             let Some(run) = self.list().get(index).map(Weak::upgrade) else { return moved };

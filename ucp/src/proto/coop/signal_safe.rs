@@ -7,8 +7,8 @@ use bowline_base::sync::spin_loop;
 use bowline_uct::Caps;
 
 use super::{Cursors, Receiver, Share, Stage, can_share, cursor_at, receive_of};
+use crate::async_progress::ROOM;
 use crate::lanes::Lane;
-use crate::turn::ROOM;
 use crate::worker::Inner;
 
 /// In place of the pieces that the sender had claimed at the last round, before the first.
@@ -86,7 +86,7 @@ impl Inner {
         long && knows
             && !lends
             && lane.cursors.is_some()
-            && engine.attendance.has_payloads()
+            && engine.async_state.has_payloads()
             && shares.capacity() > shares.len()
             && engine.actions.has_room(ROOM / 4)
             && self.share(key)

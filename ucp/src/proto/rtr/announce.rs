@@ -476,7 +476,7 @@ impl Engine {
         let wanted = length.min(receive.buffer.len() as u64);
         let rts = Rts { request: sender, length, address: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
         receive.item = ItemId::NONE;
-        receive.fetch = Some(self.attendance.boxed(Fetch {
+        receive.fetch = Some(self.async_state.boxed(Fetch {
             receiver: Some(Receiver::Put(Written {
                 open: announced.open_buffer,
                 ended: ended.map(|status| status.outcome.err().unwrap_or(OpError::Cancelled)),

@@ -1,31 +1,31 @@
-//! Progress from beside: what moves a worker on while its thread computes.
+//! Asynchronous progress: what moves a worker on while its thread computes.
 //!
-//! Two kinds of attendants use it, which live outside of this crate, since they need a clock, signals
-//! or threads. Both come in by remote handles of the worker's lock ([`bowline_base::worker_lock`]), so that there is one
+//! Two kinds of drivers use it, which live outside of this crate, since they need a clock, signals
+//! or threads. Both enter by remote handles of the worker's lock ([`bowline_base::worker_lock`]), so that there is one
 //! inside at most.
 //!
 //! ```text
-//!   turns    recv posts a long receive ── no RTS is here ──► watched, Attendant::watch
-//!            a signal interrupts the thread ──► SideDoor::turn ── a caller is inside ──► Closed
+//!   signals  recv posts a long receive ── no RTS is here ──► watched, ProgressDriver::watch
+//!            a signal interrupts the thread ──► progress_signal_safe ── a caller is inside ──► Closed
 //!                                                              └► lanes, RTS matched, get posted ...
-//!   helper   a thread sleeps on the lanes ── rung ──► SideDoor::serve ──► SideDoor::sleep ...
+//!   thread   a thread sleeps on the lanes ── rung ──► RemoteWorker::serve ──► RemoteWorker::sleep ...
 //! ```
 //! Rules.
 //!
 //! 1. *Which receives.* A receive is watched if it is nonblocking and long enough to match a rendezvous,
 //!    and its message was not there when it was posted, or was and is copied by the processors. All
 //!    others need nobody: what a transport moves was started in the call. While the thread waits in a
-//!    call, which progresses, there are no turns ([`Pause`]).
-//! 2. *What a turn does.* It takes arrivals that need no memory but what is kept ready here
-//!    ([`Attendance`]), starts the transfers of matched messages, copies a few pieces where the
+//!    call, which progresses, there are no signals ([`Pause`]).
+//! 2. *What a signal handler does.* It takes arrivals that need no memory but what is kept ready here
+//!    ([`AsyncState`]), starts the transfers of matched messages, copies a few pieces where the
 //!    processor copies, and acknowledges what is complete. Everything else stays, in order: messages in
 //!    their lanes, actions in their list, for the next call of the worker.
-//! 3. *What a turn never does.* It allocates and frees nothing, takes no lock, waits for nobody, writes
+//! 3. *What it never does.* It allocates and frees nothing, takes no lock, waits for nobody, writes
 //!    no log and calls nobody back. Callbacks, errors, first contacts and the end of peers are not for
-//!    turns. The tests of the facade hammer on it with an allocator that does not allow it.
-//! 4. *Sleep.* A worker that is about to sleep shuts turns out until it is awake, and does not
+//!    handlers. The tests of the facade hammer on it with an allocator that does not allow it.
+//! 4. *Sleep.* A worker that is about to sleep shuts handlers out until it is awake, and does not
 //!    sleep if there was one since its last look: the arrival that it would be woken for may be gone.
-//!    With a helper it sleeps on the helper's news instead of the lanes, which the helper sleeps on.
+//!    With a progress thread it sleeps on that thread's news instead of the lanes, which the thread sleeps on.
 
 mod act;
 mod sink;
@@ -39,7 +39,7 @@ use bowline_base::slab::Key;
 use bowline_base::worker_lock::{RemoteGuard, RemoteHandle};
 use bowline_uct::Caps;
 
-use crate::beside::Beside;
+use crate::background::BackgroundWork;
 use crate::proto;
 use crate::request::{Body, Fetch};
 use crate::waits::Waits;
@@ -50,16 +50,16 @@ use crate::worker::{Inner, Worker};
 /// Boxes of each kind that are kept ready.
 const READY: usize = 32;
 
-/// Room for boxes that come back; and actions and other notes that a turn may add.
+/// Room for boxes that come back; and actions and other notes that a handler may add.
 pub(crate) const ROOM: usize = 128;
 
-/// How a turn ended, for whoever decides when the next one is.
+/// What progress in a signal handler came to, for the driver, which decides when the next signal is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Turn {
+pub enum AsyncProgress {
     /// Somebody is inside, or the worker sleeps: nothing was done.
     Closed,
-    /// No receive is watched any more: no further turn is needed before the next is posted.
+    /// No receive is watched any more: no further signal is needed before the next is posted.
     Idle,
     /// Something is waited for that others do, nobody knows when.
     Waiting,
@@ -73,9 +73,9 @@ pub enum Turn {
     Copying,
 }
 
-/// A receive that an attendant is told of.
+/// A receive that a driver is notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Watched {
+pub enum WatchedReceive {
     /// Its message has not come.
     Awaited {
         /// What a message of this length takes a processor that copies it, as predicted; none if the
@@ -89,13 +89,13 @@ pub enum Watched {
     },
 }
 
-/// Whoever gives a worker turns; told when there is something to watch.
-pub trait Attendant: Send {
-    /// A receive was posted that turns may move. Called by the worker's thread, outside of the worker,
+/// What drives the progress of a worker from outside of its calls; notified when there is something to watch.
+pub trait ProgressDriver: Send {
+    /// A receive was posted that signal handlers may move. Called by the worker's thread, outside of the worker,
     /// as the others.
-    fn watch(&mut self, what: Watched);
+    fn watch(&mut self, what: WatchedReceive);
 
-    /// The thread waits in a call, which progresses: no turns before [`resume`](Self::resume), or
+    /// The thread waits in a call, which progresses: no signals before [`resume`](Self::resume), or
     /// before the next receive.
     fn pause(&mut self);
 
@@ -103,25 +103,25 @@ pub trait Attendant: Send {
     fn resume(&mut self);
 }
 
-/// How a worker is attended.
+/// What drives a worker beside its own calls.
 #[derive(Debug)]
-pub enum Attendants {
-    /// By turns, in a signal handler of its thread.
-    Turns,
-    /// By a thread that sleeps on its lanes. The doorbell, a private one, is rung when that thread
+pub enum DriverKind {
+    /// A signal handler of its thread.
+    Signal,
+    /// A thread that sleeps on its lanes. The doorbell, a private one, is rung when that thread
     /// has found something.
-    Helper(Doorbell),
+    Thread(Doorbell),
 }
 
-/// The attendant of a worker, if it has one.
+/// The driver of a worker, if it has one.
 #[derive(Default)]
-pub(crate) struct Attending {
-    attendant: RefCell<Option<Box<dyn Attendant>>>,
-    /// It was told of a receive since it paused.
+pub(crate) struct InstalledDriver {
+    driver: RefCell<Option<Box<dyn ProgressDriver>>>,
+    /// It was notified of a receive since it paused.
     watching: Cell<bool>,
 }
 
-/// The attendant's pause while a call waits; it ends with this.
+/// The driver's pause while a call waits; it ends with this.
 pub(crate) struct Pause<'a> {
     worker: &'a Worker,
     paused: bool,
@@ -136,7 +136,7 @@ impl<'a> Pause<'a> {
     /// Whether there is something to pause. Asked inside of the worker; a pause begins outside.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
-        self.worker.attending.watching.get()
+        self.worker.installed.watching.get()
     }
 
     /// The call has to wait.
@@ -150,9 +150,9 @@ impl<'a> Pause<'a> {
     #[cold]
     fn pause(&mut self) {
         self.paused = true;
-        self.worker.attending.watching.set(false);
-        if let Some(attendant) = &mut *self.worker.attending.attendant.borrow_mut() {
-            attendant.pause();
+        self.worker.installed.watching.set(false);
+        if let Some(driver) = &mut *self.worker.installed.driver.borrow_mut() {
+            driver.pause();
         }
     }
 
@@ -161,13 +161,13 @@ impl<'a> Pause<'a> {
         {
             let engine = &mut self.worker.inner.borrow_mut().engine;
             engine.forget_ended();
-            if engine.attendance.watched.is_empty() {
+            if engine.async_state.watched.is_empty() {
                 return;
             }
         }
-        self.worker.attending.watching.set(true);
-        if let Some(attendant) = &mut *self.worker.attending.attendant.borrow_mut() {
-            attendant.resume();
+        self.worker.installed.watching.set(true);
+        if let Some(driver) = &mut *self.worker.installed.driver.borrow_mut() {
+            driver.resume();
         }
     }
 }
@@ -181,39 +181,39 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// What is kept ready for turns, and which receives they are for.
-pub(crate) struct Attendance {
+/// What is kept ready for signal handlers, and which receives they are for.
+pub(crate) struct AsyncState {
     /// The shortest receive that is watched; none by default.
     pub(crate) from: usize,
     watched: Vec<Key>,
     #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
     fetches: Vec<Box<Fetch>>,
     payloads: Vec<Vec<u8>>,
-    /// There was a turn since the last look of the worker itself.
-    turned: bool,
+    /// There was progress beside it since the last look of the worker itself.
+    progressed: bool,
     /// The worker sleeps, or is about to.
     asleep: bool,
     /// A receive whose message goes to a callback was posted.
     pub(crate) callbacks: bool,
     news: Option<Doorbell>,
-    /// The helper was called since its last look: what it is to look at rings no doorbell that is not armed yet.
+    /// The progress thread was called since its last look: what it is to look at rings no doorbell that is not armed yet.
     pub(crate) called: bool,
-    /// What the helper moves on beside the lanes.
-    pub(crate) beside: Option<Arc<dyn Beside>>,
+    /// What the progress thread moves on beside the lanes.
+    pub(crate) background: Option<Arc<dyn BackgroundWork>>,
 }
 
-impl Attendance {
+impl AsyncState {
     pub(crate) const NONE: Self = Self {
         from: usize::MAX,
         watched: Vec::new(),
         fetches: Vec::new(),
         payloads: Vec::new(),
-        turned: false,
+        progressed: false,
         asleep: false,
         callbacks: false,
         news: None,
         called: false,
-        beside: None,
+        background: None,
     };
 
     /// A box for a message that is read, one that is kept ready if there is one.
@@ -227,13 +227,13 @@ impl Attendance {
         }
     }
 
-    /// Whether a helper attends the worker.
+    /// Whether a progress thread serves the worker.
     #[inline]
-    pub(crate) fn has_helper(&self) -> bool {
+    pub(crate) fn has_thread(&self) -> bool {
         self.news.is_some()
     }
 
-    /// Takes a box back. It goes where there is room for it, which a turn has looked for before.
+    /// Takes a box back. It goes where there is room for it, which a handler has looked for before.
     pub(crate) fn keep(&mut self, place: Box<Fetch>) {
         if self.fetches.len() < self.fetches.capacity() {
             self.fetches.push(place);
@@ -257,7 +257,7 @@ impl Attendance {
         }
     }
 
-    /// Fills up what turns use, which they cannot do themselves.
+    /// Fills up what signal handlers use, which they cannot do themselves.
     fn provide(&mut self) {
         self.fetches.reserve(ROOM);
         while self.fetches.len() < READY {
@@ -269,33 +269,33 @@ impl Attendance {
     }
 }
 
-/// The side door of a worker.
+/// A worker as its driver sees it, from beside its thread.
 #[derive(Clone, Debug)]
-pub struct SideDoor(RemoteHandle<Inner>);
+pub struct RemoteWorker(RemoteHandle<Inner>);
 
-impl SideDoor {
-    /// A turn. To be called from a signal handler that has interrupted any thread; returns soon: after
+impl RemoteWorker {
+    /// Progress in a signal handler. To be called from one that has interrupted any thread; returns soon: after
     /// a bounded number of messages, and the first piece of a copy, 64 to 256 KB, after which `spare`
     /// says that there is no time for another. See the module's rules.
-    pub fn turn(&self, spare: impl FnMut() -> bool) -> Turn {
+    pub fn progress_signal_safe(&self, spare: impl FnMut() -> bool) -> AsyncProgress {
         match self.0.try_enter() {
-            Some(mut inner) => inner.turn(spare),
-            None => Turn::Closed,
+            Some(mut inner) => inner.progress_signal_safe(spare),
+            None => AsyncProgress::Closed,
         }
     }
 
-    /// A whole round of progress, by a helper thread, and what it moves on beside. Returns how many
+    /// A whole round of progress, by a progress thread, and what it moves on beside. Returns how many
     /// events there were.
     pub fn serve(&self) -> u32 {
         let (events, beside) = {
             let inner = &mut *self.enter();
             let events = inner.progress();
             // What was left before is looked at now. What this look itself leaves waits for an arrival, which rings.
-            inner.engine.attendance.called = false;
+            inner.engine.async_state.called = false;
             if events > 0 {
                 inner.has_news();
             }
-            (events, inner.engine.attendance.beside.clone())
+            (events, inner.engine.async_state.background.clone())
         };
         let moved = beside.is_some_and(|work| work.advance(self));
         if moved {
@@ -309,12 +309,12 @@ impl SideDoor {
         self.0.enter()
     }
 
-    /// Has `wait` called to sleep on the lanes, by a helper thread, unless something is there: with
+    /// Has `wait` called to sleep on the lanes, by a progress thread, unless something is there: with
     /// what is rung, or with descriptors, and with how long to sleep at most.
     pub fn sleep(&self, wait: impl FnOnce(Option<&Doorbell>, &WakeSet, Option<Duration>)) {
         let nap = {
             let inner = &mut *self.0.enter();
-            if inner.engine.attendance.called {
+            if inner.engine.async_state.called {
                 return;
             }
             // From here on a call rings: the doorbell is armed before anybody else can enter.
@@ -327,7 +327,7 @@ impl SideDoor {
         };
         if let Some(Nap { doorbell, descriptors, mut deadline }) = nap {
             if doorbell.is_none() {
-                // Nobody could tell the sleeper that the worker wants something else now.
+                // Nothing would wake the sleeper when the worker wants something else.
                 let short = Duration::from_millis(1);
                 deadline = Some(deadline.map_or(short, |deadline| deadline.min(short)));
             }
@@ -338,29 +338,29 @@ impl SideDoor {
 }
 
 impl Worker {
-    /// Has the worker attended, for the rest of its life, by what `make` makes of its side door. From
+    /// Installs what drives the worker's progress beside its calls for the rest of its life: what `make` makes. From
     /// then on each call costs a compare-and-swap.
     ///
     /// # Errors
-    /// What `make` returns; then the worker is attended by nobody.
+    /// What `make` returns; then the worker has no driver.
     ///
     /// # Panics
-    /// When it is attended already.
-    pub fn attend<E>(
+    /// When it has one already.
+    pub fn install_progress<E>(
         &self,
-        how: Attendants,
-        make: impl FnOnce(SideDoor) -> Result<Box<dyn Attendant>, E>,
+        how: DriverKind,
+        make: impl FnOnce(RemoteWorker) -> Result<Box<dyn ProgressDriver>, E>,
     ) -> Result<(), E> {
-        let attendant = &mut *self.attending.attendant.borrow_mut();
-        assert!(attendant.is_none(), "a worker has one attendant");
-        *attendant = Some(make(SideDoor(self.inner.remote()))?);
+        let driver = &mut *self.installed.driver.borrow_mut();
+        assert!(driver.is_none(), "a worker has one driver");
+        *driver = Some(make(RemoteWorker(self.inner.remote()))?);
         let inner = &mut *self.inner.borrow_mut();
         match how {
-            Attendants::Turns => {
-                inner.engine.attendance.from = inner.first_watched();
+            DriverKind::Signal => {
+                inner.engine.async_state.from = inner.first_watched();
                 inner.provide();
             }
-            Attendants::Helper(news) => inner.engine.attendance.news = Some(news),
+            DriverKind::Thread(news) => inner.engine.async_state.news = Some(news),
         }
         Ok(())
     }
@@ -379,25 +379,25 @@ impl Worker {
             inner.engine.watch(key);
             what
         };
-        self.attending.watching.set(true);
-        if let Some(attendant) = &mut *self.attending.attendant.borrow_mut() {
-            attendant.watch(what);
+        self.installed.watching.set(true);
+        if let Some(driver) = &mut *self.installed.driver.borrow_mut() {
+            driver.watch(what);
         }
     }
 
-    /// Sleeps until the helper has news, where there is one: then whether it slept, as [`sleep`](Self::sleep) does.
+    /// Sleeps until the progress thread has news, where there is one: then whether it slept, as [`sleep`](Self::sleep) does.
     #[cold]
-    pub(crate) fn sleep_beside_helper(&self, first: bool) -> Option<bool> {
+    pub(crate) fn sleep_beside_thread(&self, first: bool) -> Option<bool> {
         let (news, deadline) = {
             let inner = &mut *self.inner.borrow_mut();
-            let news = inner.engine.attendance.news.clone()?;
-            if inner.was_turned() {
+            let news = inner.engine.async_state.news.clone()?;
+            if inner.has_async_progress() {
                 return Some(false);
             }
             news.arm(Sleep::Futex);
-            // The helper may sleep without knowing what is waited for now, room in a lane for
+            // The thread may sleep without knowing what is waited for now, room in a lane for
             // instance.
-            inner.call_helper();
+            inner.call_progress_thread();
             (news, inner.wakeup.look)
         };
         let nap = Nap { doorbell: Some(news), descriptors: Arc::default(), deadline };
@@ -411,25 +411,25 @@ impl Worker {
 }
 
 impl Inner {
-    /// What turns can do for a receive that was just posted, if anything.
-    fn gain(&self, key: Key) -> Option<Watched> {
+    /// What signal handlers can do for a receive that was just posted, if anything.
+    fn gain(&self, key: Key) -> Option<WatchedReceive> {
         let request = self.engine.requests.get(key).filter(|request| !request.done)?;
         let Body::Receive(receive) = &request.body else { return None };
         let Some(fetch) = &receive.fetch else {
-            // Whose it will be is not known yet: any lane's that looks in turns.
-            let lanes = self.lanes.iter().filter(|lane| lane.turns());
+            // Whose it will be is not known yet: any lane's that handlers look at.
+            let lanes = self.lanes.iter().filter(|lane| lane.is_signal_safe());
             let bytes = receive.buffer.len_or_mark() as u64;
             let copy = lanes.map(|lane| lane.copying(bytes)).reduce(|a, b| Some(a?.max(b?)));
-            return Some(Watched::Awaited { copy: copy.flatten() });
+            return Some(WatchedReceive::Awaited { copy: copy.flatten() });
         };
         let rest = fetch.receiver.as_ref()?.left_to_copy(fetch.wanted)?;
         let lane = self.engine.peers[fetch.peer as usize].lane as usize;
-        Some(Watched::Begun { copy: self.lanes[lane].copying(rest)? })
+        Some(WatchedReceive::Begun { copy: self.lanes[lane].copying(rest)? })
     }
 
     /// The shortest receive that a rendezvous may match.
     fn first_watched(&self) -> usize {
-        let lanes = self.lanes.iter().filter(|lane| lane.turns());
+        let lanes = self.lanes.iter().filter(|lane| lane.is_signal_safe());
         let shortest = lanes.flat_map(|lane| {
             let rendezvous = proto::ALL.iter().filter(|protocol| protocol.rendezvous);
             rendezvous.filter_map(|protocol| lane.choices.tag_send.first(protocol))
@@ -437,39 +437,39 @@ impl Inner {
         shortest.min().map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
-    /// Makes ready what turns use.
+    /// Makes ready what signal handlers use.
     fn provide(&mut self) {
         let engine = &mut self.engine;
-        engine.attendance.provide();
+        engine.async_state.provide();
         engine.actions.reserve(ROOM);
         engine.protocols.kept.provide();
-        for lane in self.lanes.iter_mut().filter(|lane| lane.turns()) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.is_signal_safe()) {
             lane.prepare_cursors();
         }
     }
 
-    /// The helper has found something: wakes the worker's thread.
+    /// The progress thread has found something: wakes the worker's thread.
     fn has_news(&mut self) {
-        self.engine.attendance.turned = true;
-        if let Some(news) = &self.engine.attendance.news {
+        self.engine.async_state.progressed = true;
+        if let Some(news) = &self.engine.async_state.news {
             news.ring();
         }
     }
 
-    /// Whether there was a turn since the last time that this was asked.
-    pub(crate) fn was_turned(&mut self) -> bool {
-        std::mem::take(&mut self.engine.attendance.turned)
+    /// Whether there was progress beside the worker since the last time that this was asked.
+    pub(crate) fn has_async_progress(&mut self) -> bool {
+        std::mem::take(&mut self.engine.async_state.progressed)
     }
 
-    /// From here to the worker's awakening turns do nothing.
-    pub(crate) fn shut_out_turns(&mut self, asleep: bool) {
-        self.engine.attendance.asleep = asleep;
+    /// From here to the worker's awakening signal handlers do nothing.
+    pub(crate) fn shut_out_signals(&mut self, asleep: bool) {
+        self.engine.async_state.asleep = asleep;
     }
 }
 
 impl crate::lanes::Lane {
-    /// Whether a turn looks at it.
-    pub(crate) fn turns(&self) -> bool {
+    /// Whether signal handlers look at it.
+    pub(crate) fn is_signal_safe(&self) -> bool {
         self.iface.attr().caps.contains(Caps::SIGNAL_SAFE)
     }
 
@@ -488,11 +488,11 @@ impl crate::lanes::Lane {
 
 impl crate::engine::Engine {
     fn watch(&mut self, key: Key) {
-        if self.attendance.watched.len() == self.attendance.watched.capacity() {
+        if self.async_state.watched.len() == self.async_state.watched.capacity() {
             self.forget_ended();
-            self.attendance.watched.reserve(ROOM);
+            self.async_state.watched.reserve(ROOM);
         }
-        self.attendance.watched.push(key);
+        self.async_state.watched.push(key);
     }
 
     /// Forgets the watched receives that are complete. Allocates nothing.
@@ -503,6 +503,6 @@ impl crate::engine::Engine {
                 .get(*key)
                 .is_some_and(|request| !request.done && matches!(request.body, Body::Receive(_)))
         };
-        self.attendance.watched.retain(open);
+        self.async_state.watched.retain(open);
     }
 }

@@ -1,4 +1,4 @@
-//! Which arrivals a turn takes: those that need no memory beyond what is kept ready. Each is either
+//! Which arrivals a signal handler takes: those that need no memory beyond what is kept ready. Each is either
 //! dealt with as the engine always does, or not touched.
 
 use bowline_base::buffer::Shape;
@@ -17,13 +17,13 @@ use crate::wire::{self, Rts};
 /// Actions that one arrival may ask for.
 const ACTIONS: usize = 4;
 
-/// The engine as a lane sees it in a turn.
-pub(super) struct TurnLane<'a> {
+/// The engine as a lane sees it in a signal handler.
+pub(super) struct SignalLane<'a> {
     pub(super) engine: &'a mut Engine,
     pub(super) lane: usize,
 }
 
-impl SignalSink for TurnLane<'_> {
+impl SignalSink for SignalLane<'_> {
     fn offer(&mut self, arrival: &Arrival<'_>) -> bool {
         let engine = &mut *self.engine;
         let peer = engine.peer_of(self.lane, arrival.source);
@@ -32,7 +32,7 @@ impl SignalSink for TurnLane<'_> {
         if !in_sequence || known.failure().is_some() || !engine.actions.has_room(ACTIONS) {
             return false;
         }
-        let taken = engine.take_in_turn(peer, arrival);
+        let taken = engine.take_signal_safe(peer, arrival);
         if taken {
             let known = &mut engine.peers[peer as usize];
             known.rx_sequence = known.rx_sequence.wrapping_add(1);
@@ -56,7 +56,7 @@ impl SignalSink for TurnLane<'_> {
 }
 
 impl Engine {
-    /// A receive is posted while turns may come. From the first one with a callback on they leave
+    /// A receive is posted while signals may come. From the first one with a callback on they leave
     /// messages to ordinary calls: whom a message will meet is known only when it has.
     #[cold]
     pub(crate) fn note_callbacks(&mut self, key: Key) {
@@ -64,14 +64,14 @@ impl Engine {
             Some(Body::Receive(receive)) => receive.buffer.shape() == Shape::Callbacks,
             _ => false,
         };
-        self.attendance.callbacks |= callbacks;
+        self.async_state.callbacks |= callbacks;
     }
 
-    fn take_in_turn(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
+    fn take_signal_safe(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
         let (header, payload) = (&arrival.header, arrival.payload);
         match arrival.id {
-            wire::EAGER => self.eager_in_turn(peer, header, payload),
-            wire::RTS => self.rts_in_turn(peer, header, payload),
+            wire::EAGER => self.eager_signal_safe(peer, header, payload),
+            wire::RTS => self.rts_signal_safe(peer, header, payload),
             wire::ACK => self.ack_frees_nothing(header) && self.ack(peer, header).is_some(),
             wire::CREDIT => self.credit(peer, header).is_some(),
             id => match self.protocols.of(id) {
@@ -82,7 +82,7 @@ impl Engine {
     }
 
     /// The posted receive for an envelope, where finding it changes nothing but that.
-    fn posted_in_turn(&mut self, envelope: &Envelope) -> Option<Key> {
+    fn posted_signal_safe(&mut self, envelope: &Envelope) -> Option<Key> {
         if self.options.rndv_scheme == RndvScheme::Rtr {
             // It may be announced, and what follows from that needs memory.
             return None;
@@ -91,13 +91,13 @@ impl Engine {
         space.engine.arrive_quietly(envelope.source, envelope.tag).map(Key::from_wire)
     }
 
-    fn eager_in_turn(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
+    fn eager_signal_safe(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
         let envelope = wire::envelope(header);
-        // A callback of the user's has no place in a turn.
-        if self.attendance.callbacks {
+        // A callback of the user's has no place in a signal handler.
+        if self.async_state.callbacks {
             return false;
         }
-        let Some(key) = self.posted_in_turn(&envelope) else { return false };
+        let Some(key) = self.posted_signal_safe(&envelope) else { return false };
         self.taken(peer, payload.len());
         // What nobody will ask for is freed by the next call.
         let request = self.requests.get_mut(key);
@@ -109,15 +109,15 @@ impl Engine {
         true
     }
 
-    fn rts_in_turn(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
+    fn rts_signal_safe(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
         let mut bytes = [0; Rts::FIXED + wire::MAX_RKEY];
-        if payload.len() > bytes.len() || self.attendance.fetches.is_empty() {
+        if payload.len() > bytes.len() || self.async_state.fetches.is_empty() {
             return false;
         }
         let n = payload.copy_out(&mut bytes);
         let Some(rts) = Rts::parse(&bytes[..n]) else { return false };
         let envelope = wire::envelope(header);
-        let Some(key) = self.posted_in_turn(&envelope) else { return false };
+        let Some(key) = self.posted_signal_safe(&envelope) else { return false };
         self.begin_fetch(key, peer, &envelope, rts);
         true
     }

@@ -1,61 +1,64 @@
-//! What a turn does after it has looked at the lanes: reads, copies, acknowledges. Where an ordinary
-//! call would meet an error, or needs memory, the turn leaves the action to it.
+//! What a signal handler does after it has looked at the lanes: reads, copies, acknowledges. Where an ordinary
+//! call would meet an error, or needs memory, the handler leaves the action to it.
 
 use bowline_base::slab::Key;
 
-use super::sink::TurnLane;
-use super::{ROOM, Turn};
+use super::sink::SignalLane;
+use super::{AsyncProgress, ROOM};
 use crate::action::Action;
 use crate::peer::PeerState;
 use crate::proto::rendezvous::receive_of;
 use crate::request::Body;
 use crate::worker::Inner;
 
-/// Messages of one lane in a turn.
+/// Messages of one lane in a handler.
 const BUDGET: u32 = 16;
 
 impl Inner {
-    /// See [`SideDoor::turn`](super::SideDoor::turn).
-    pub(super) fn turn(&mut self, mut spare: impl FnMut() -> bool) -> Turn {
-        if self.engine.attendance.asleep {
-            return Turn::Closed;
+    /// See [`RemoteWorker::progress_signal_safe`](super::RemoteWorker::progress_signal_safe).
+    pub(super) fn progress_signal_safe(
+        &mut self,
+        mut spare: impl FnMut() -> bool,
+    ) -> AsyncProgress {
+        if self.engine.async_state.asleep {
+            return AsyncProgress::Closed;
         }
         let mut events = 0;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if lane.polled && lane.turns() {
-                let mut sink = TurnLane { engine: &mut self.engine, lane: index };
+            if lane.polled && lane.is_signal_safe() {
+                let mut sink = SignalLane { engine: &mut self.engine, lane: index };
                 events += lane.iface.progress_signal_safe(&mut sink, BUDGET);
             }
         }
         let (mut copied, mut stopped) = (false, false);
         while !stopped {
-            let (done, copies) = self.act_in_turn();
+            let (done, copies) = self.act_signal_safe();
             events += done;
             copied |= copies;
             // What was begun just now may be copied at once.
             stopped = !copies && done == 0 || !spare();
         }
-        for at in 0..self.engine.attendance.watched.len() {
-            let key = self.engine.attendance.watched[at];
+        for at in 0..self.engine.async_state.watched.len() {
+            let key = self.engine.async_state.watched[at];
             events += u32::from(self.settle_signal_safe(key));
         }
         self.engine.forget_ended();
-        self.engine.attendance.turned |= copied || events > 0;
-        if self.engine.attendance.watched.is_empty() {
-            Turn::Idle
+        self.engine.async_state.progressed |= copied || events > 0;
+        if self.engine.async_state.watched.is_empty() {
+            AsyncProgress::Idle
         } else if let Some(bytes) = self.moving() {
-            Turn::Moving { bytes }
+            AsyncProgress::Moving { bytes }
         } else if copied {
-            Turn::Copying
+            AsyncProgress::Copying
         } else {
-            Turn::Waiting
+            AsyncProgress::Waiting
         }
     }
 
     /// Whether others move all that is watched, and after how many bytes the first is complete.
     fn moving(&self) -> Option<u64> {
         let mut least = None;
-        for key in &self.engine.attendance.watched {
+        for key in &self.engine.async_state.watched {
             let request = self.engine.requests.get(*key)?;
             let Body::Receive(receive) = &request.body else { return None };
             let fetch = receive.fetch.as_ref()?;
@@ -68,7 +71,7 @@ impl Inner {
 
     /// Goes through the actions once. How many are done, and whether a piece was copied, of which there is
     /// one at most.
-    fn act_in_turn(&mut self) -> (u32, bool) {
+    fn act_signal_safe(&mut self) -> (u32, bool) {
         let (mut events, mut copied) = (0, false);
         for _ in 0..self.engine.actions.len() {
             let Some(action) = self.engine.actions.pop() else { break };
@@ -106,8 +109,8 @@ impl Inner {
 
     /// Whether the end of a message needs no memory and frees none.
     pub(crate) fn can_end_signal_safe(&mut self, key: Key) -> bool {
-        let attendance = &self.engine.attendance;
-        let room = attendance.fetches.len() < attendance.fetches.capacity();
+        let state = &self.engine.async_state;
+        let room = state.fetches.len() < state.fetches.capacity();
         let Some(request) = self.engine.requests.get(key) else { return false };
         let detached = request.detached;
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
@@ -118,7 +121,7 @@ impl Inner {
         let ready = peer.state == PeerState::Ready
             && peer.pending.is_empty()
             && peer.pending.capacity() > 0
-            && self.lanes[peer.lane as usize].turns();
+            && self.lanes[peer.lane as usize].is_signal_safe();
         room && !detached && !own_key && ready && self.engine.actions.has_room(ROOM / 4)
     }
 }

@@ -1,0 +1,106 @@
+//! Background work: what a layer above has moved on while its rank computes. It posts and takes operations as their ends allow.
+//!
+//! A progress thread ([`async_progress`](crate::async_progress)) moves messages. A sequence of messages, of which each is sent after others
+//! have come, would stop at every one until the rank calls. So the thread also calls [`BackgroundWork::advance`], outside of
+//! the worker, after each of its looks, and does not sleep before that has found nothing to do.
+//!
+//! ```text
+//!   thread   look at the lanes ──► BackgroundWork::advance ──► RemoteWorker::{take, send, recv} ... ──► nothing moved: sleep
+//!   rank     any call that posts ──► its wait is for room, or actions were carried out ──► wakes the thread
+//! ```
+//! Rules. (1) An operation is posted and taken through the worker's lock, one at a time, so that rank and thread may
+//! both do it. (2) Which of the two moves a piece of work is for its owner to decide; it must not be both at once, and
+//! none may be left that one of them saw. (3) What the rank's calls leave undone or complete unseen wakes the
+//! thread. (4) What the thread moved wakes the rank, if it sleeps.
+
+use std::sync::Arc;
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+
+use crate::async_progress::RemoteWorker;
+use crate::error::OpError;
+use crate::matching::{Envelope, MatchSpec};
+use crate::peer::Ep;
+use crate::request::{RequestId, Status};
+use crate::tagged::{SendMode, Sent};
+use crate::worker::{Inner, Worker};
+
+/// Work of a layer above, which a progress thread moves on while the rank computes.
+pub trait BackgroundWork: Send + Sync {
+    /// Does what can be done, by the progress thread; must not wait. Whether anything was.
+    fn advance(&self, door: &RemoteWorker) -> bool;
+}
+
+impl Worker {
+    /// Has `work` moved on by the worker's progress thread, in place of what was before. `false`: it has none.
+    pub fn set_background_work(&self, work: Arc<dyn BackgroundWork>) -> bool {
+        let state = &mut self.inner.borrow_mut().engine.async_state;
+        if !state.has_thread() {
+            return false;
+        }
+        state.background = Some(work);
+        true
+    }
+
+    /// Has the progress thread, if there is one, look at what it moves on beside: there is something to do.
+    pub fn call_progress_thread(&self) {
+        self.inner.borrow_mut().call_progress_thread();
+    }
+}
+
+impl RemoteWorker {
+    /// [`Worker::send`].
+    ///
+    /// # Errors
+    /// Those of that.
+    pub fn send(
+        &self,
+        ep: Ep,
+        envelope: Envelope,
+        buffer: SendBuf,
+        mode: SendMode,
+    ) -> Result<Sent, OpError> {
+        self.enter().send(ep, envelope, buffer, mode)
+    }
+
+    /// [`Worker::recv`].
+    ///
+    /// # Errors
+    /// Those of that.
+    pub fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        // No signals beside a progress thread: no driver has to be notified of the receive.
+        let (key, _) = self.enter().recv(spec, buffer)?;
+        Ok(RequestId(key))
+    }
+
+    /// [`Worker::take`].
+    pub fn take(&self, id: RequestId) -> Option<Status> {
+        self.enter().engine.take(id.0)
+    }
+
+    /// [`Worker::cancel`].
+    pub fn cancel(&self, id: RequestId) {
+        self.enter().cancel(id);
+    }
+}
+
+impl Inner {
+    /// Wakes a progress thread that sleeps: something is left to do, or has ended, for which no lane wakes it (rule 3).
+    /// A thread that is about to sleep finds the mark: the holder of the lock sets marks and arms doorbells.
+    #[inline]
+    pub(crate) fn call_progress_thread(&mut self) {
+        if self.engine.async_state.has_thread() {
+            // Also where nothing is left: an action may have completed what a piece of work waits for.
+            self.engine.async_state.called = true;
+            self.ring_progress_thread();
+        }
+    }
+
+    #[cold]
+    fn ring_progress_thread(&self) {
+        // Without a doorbell the thread's sleeps are short.
+        if let Some(bell) = self.doorbell() {
+            bell.ring();
+        }
+    }
+}

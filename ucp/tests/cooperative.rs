@@ -9,7 +9,10 @@ use bowline_ucp::{
     CloseMode, Envelope, Ep, Idle, MatchSpec, OpError, PeerFailure, RequestId, SendMode, Sent,
     SpaceOptions, Stages, Waiter, Worker, WorkerParts,
 };
+use bowline_uct::Iface;
 use proptest::prelude::*;
+
+mod starved;
 
 struct Never;
 
@@ -34,6 +37,11 @@ const LEAST: usize = 64 << 10;
 
 impl Pair {
     fn new() -> Self {
+        Self::over(|lane| Box::new(lane))
+    }
+
+    /// Over interfaces that `made` makes of those of shared memory.
+    fn over(made: impl Fn(ShmIface) -> Box<dyn Iface>) -> Self {
         let options = ShmOptions::default();
         let job_id = 1;
         let area_bytes = options.area_bytes();
@@ -49,7 +57,7 @@ impl Pair {
                 rank,
                 incarnation: 0,
                 uid: u64::from(rank) + 1,
-                lanes: vec![Box::new(lane)],
+                lanes: vec![made(lane)],
                 waiter: Box::new(Never),
                 failures: None,
                 config: config.expect("the settings are good"),
@@ -158,6 +166,26 @@ fn both_sides_copy() {
     assert!(pair.received(receive).1 == data);
     let helped = pair.sender.counters().helped;
     assert!((4..=12).contains(&helped), "{helped} of 16 pieces");
+}
+
+/// A piece that a transport has no resources for is copied later, and fails nothing.
+#[test]
+fn a_piece_waits_for_resources() {
+    let pair = Pair::over(|lane| Box::new(starved::Starved::new(lane)));
+    for (tag, away) in (1..).zip([false, true, false]) {
+        let data = pattern((1 << 20) + 5, tag);
+        let (send, receive) = (pair.send(tag, data.clone()), pair.receive(tag, data.len()));
+        if away {
+            for _ in 0..1000 {
+                pair.receiver.progress();
+            }
+        }
+        pair.until(|| pair.sender.is_complete(send) && pair.receiver.is_complete(receive));
+        let (outcome, bytes) = pair.received(receive);
+        assert_eq!(outcome, Ok(()));
+        assert!(bytes == data);
+    }
+    assert_eq!(pair.receiver.counters().shared, 3);
 }
 
 /// A sender that computes is not waited for: the receiver has everything, and the sender learns of

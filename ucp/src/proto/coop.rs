@@ -256,6 +256,8 @@ pub(crate) struct Share {
     pieces: u32,
     /// Pieces that the receiver reads without claiming them: those that the sender left.
     rest: std::ops::Range<u32>,
+    /// A piece that is the receiver's to read, for which the transport had no resources.
+    postponed: Option<u32>,
     stage: Stage,
     /// Why the message has failed; it ends when the sender has left.
     failed: Option<OpError>,
@@ -306,6 +308,7 @@ impl Inner {
             piece,
             pieces: coop_request.pieces(),
             rest: 0..0,
+            postponed: None,
             stage: Stage::Claiming,
             failed: None,
             lent,
@@ -356,6 +359,9 @@ impl Inner {
         let (_, fetch) = receive_of(&mut self.engine.requests, key)?;
         let index = fetch.peer as usize;
         let Some(Receiver::Coop(share)) = &mut fetch.receiver else { return None };
+        if let Some(piece) = share.postponed.take().filter(|_| share.failed.is_none()) {
+            return Some(piece);
+        }
         if share.stage == Stage::Claiming {
             let lane = &self.lanes[self.engine.peers[index].lane as usize];
             let cursor = cursor_at(lane, share.cursor)?;
@@ -408,16 +414,18 @@ impl Inner {
             }
             _ => Err(PostError::BadRemote),
         };
-        let error = match read {
-            Ok(Posted::Done) => return,
-            Err(PostError::PeerFailed) => PeerFailure::Died.into(),
-            _ => OpError::BadRemote,
-        };
+        if read == Ok(Posted::Done) {
+            return;
+        }
         if let Some((_, Fetch { receiver: Some(Receiver::Coop(share)), .. })) =
             receive_of(&mut self.engine.requests, key)
         {
-            // Rule 2: not before the sender has left.
-            share.failed = Some(error);
+            match read {
+                Err(PostError::NoResource) => share.postponed = Some(piece),
+                // Rule 2: not before the sender has left.
+                Err(PostError::PeerFailed) => share.failed = Some(PeerFailure::Died.into()),
+                _ => share.failed = Some(OpError::BadRemote),
+            }
         }
     }
 
@@ -498,6 +506,7 @@ impl Receiving for Share {
 
     fn is_settled(&self, lane: &Lane) -> bool {
         let settled = |cursor: Cursor<'_>| cursor.is_settled(cursor.claimed().1);
+        // Nothing is postponed then: what is comes before the last claim.
         let waits = self.stage == Stage::Waiting && self.failed.is_none();
         waits && cursor_at(lane, self.cursor).is_some_and(settled)
     }

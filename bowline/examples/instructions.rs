@@ -15,8 +15,7 @@ use bowline::ucp::{
     StreamWant, Worker,
 };
 use bowline::uct::{
-    AmId, Arrival, AtomicOp, AtomicWidth, EpId, Iface, OneSided, PeerFailure, Sink, Source, Token,
-    Verdict,
+    AmId, Arrival, AtomicOp, AtomicWidth, EpId, Iface, PeerFailure, Sink, Source, Token, Verdict,
 };
 use bowline::wait::SystemWaiter;
 use bowline_base::buffer::{RecvBuf, SendBuf};

@@ -18,7 +18,7 @@ use std::time::Instant;
 use bowline_base::config::Config;
 use bowline_ofi::{OfiIface, OfiOptions, SETTINGS};
 use bowline_uct::{
-    AmId, Arrival, EpId, Iface, PeerFailure, PostError, SignalSafe, Sink, Source, Token, Verdict,
+    AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict,
 };
 use libfabric_sys as sys;
 use rustix::thread::{CpuSet, sched_setaffinity};

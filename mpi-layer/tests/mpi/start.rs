@@ -11,6 +11,7 @@ use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_model::coll::tuned::Tuned;
 use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
+use bowline_ucp::PeerFailure;
 
 /// No test comes near it; a deadlock ends the run with a message instead of a hang.
 const WATCHDOG: Duration = Duration::from_secs(180);
@@ -208,7 +209,9 @@ fn ends_of<R: Send>(
                 let left = world.barrier();
                 let known = left.is_ok()
                     || !world.failed().is_empty()
-                    || left == Err(MpiError::MemoryOverwritten);
+                    || left == Err(MpiError::MemoryOverwritten)
+                    // A thread that panics closes its side before its obituary is written.
+                    || left == Err(MpiError::PeerFailed(PeerFailure::Closed));
                 assert!(known, "a barrier failed for no reason: {left:?}");
                 result
             }

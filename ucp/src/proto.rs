@@ -1,7 +1,7 @@
 //! The registry of protocols, and the life that each of them has.
 //!
-//! A protocol is a value: its name, and its life ([`Life`]). Each has a file, with what it costs, its part of a request
-//! as one state type for each side ([`Receiving`], [`Sending`]), and what it does with its messages. What is common to
+//! A protocol is a value: its name, and its life (`Life`). Each has a file, with what it costs, its part of a request
+//! as one state type for each side (`Receiving`, `Sending`), and what it does with its messages. What is common to
 //! all knows none of them by name: actions, failures, cancelling, closing, queries and signal-safe progress ask the
 //! protocol of a request. So a new protocol is its own file and a line of the registry.
 //!

@@ -216,7 +216,7 @@ impl OfiIface {
                 continue;
             }
             self.invalid.swap_remove(place);
-            // The failure of the peer itself is told as such.
+            // The failure of the peer itself is reported as such.
             if well {
                 self.events.fail(None, Some(ep), PeerFailure::Died);
             }
@@ -267,7 +267,7 @@ impl OfiIface {
     pub(crate) fn close_endpoint(&mut self, ep: EpId) {
         let Some(index) = self.endpoints.remove(ep) else { return };
         self.waiters.cancel(ep);
-        // Whoever closed an endpoint does not want to hear of it any more.
+        // The user who closed an endpoint does not want to hear of it any more.
         self.events.forget(ep);
         self.invalid.retain(|&invalid| invalid != ep);
         // The peer may have got another one since this one failed.

@@ -108,7 +108,7 @@ pub struct OfiIface {
     pub(crate) failing: Vec<u32>,
     /// The connections of a lost peer could not be looked at, for want of descriptors.
     pub(crate) cut_failed: bool,
-    /// Endpoints that were made to fail, which is told when the operations under way are answered.
+    /// Endpoints that were made to fail, which is reported when the operations under way are answered.
     pub(crate) invalid: Vec<EpId>,
     /// Fences so far.
     pub(crate) fences: u32,

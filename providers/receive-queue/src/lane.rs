@@ -140,11 +140,11 @@ impl QueueLane {
     /// A round: see the contract.
     pub(super) fn advance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let Self { core, inbox } = self;
-        let mut told = core.events.report(sink, budget);
+        let mut reported = core.events.report(sink, budget);
         if core.events.len() < NOTES as usize {
             core.look_below(&mut **inbox);
-            if budget > told && core.closed.is_none() {
-                told += inbox.receive(core, sink, budget - told);
+            if budget > reported && core.closed.is_none() {
+                reported += inbox.receive(core, sink, budget - reported);
             } else if core.closed.is_some() {
                 // A peer that connects from now on has to learn of it.
                 core.mark_closed();
@@ -155,9 +155,9 @@ impl QueueLane {
                 Some(_) => core.tell_all_ends(),
             }
         }
-        told += core.events.report(sink, budget - told);
-        told += core.tell_writable(sink, budget - told);
-        told
+        reported += core.events.report(sink, budget - reported);
+        reported += core.tell_writable(sink, budget - reported);
+        reported
     }
 
     /// Whether the next progress has something to do before anything comes from below.

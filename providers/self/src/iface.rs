@@ -150,7 +150,7 @@ impl SelfIface {
     fn close_endpoint(&mut self, ep: EpId) {
         if self.endpoints.remove(ep).is_some() {
             self.waiters.cancel(ep);
-            // Whoever closed an endpoint does not want to hear of it any more.
+            // The user who closed an endpoint does not want to hear of it any more.
             self.events.forget(ep);
         }
     }
@@ -241,11 +241,11 @@ impl SelfIface {
     /// Tells one waiting endpoint that it may post: the first to have asked for which there is
     /// what it misses. Returns the events, 0 or 1.
     ///
-    /// Only one, since it may take all the room that there is: were others told at the same time,
+    /// Only one, since it may take all the room that there is: were others reported at the same time,
     /// they would find nothing and stand at the end again, the same ones each time.
     fn tell_writable(&mut self, sink: &mut dyn Sink) -> u32 {
         let mut waiters = std::mem::take(&mut self.waiters);
-        let told = waiters.report(sink, 1, |ep| {
+        let reported = waiters.report(sink, 1, |ep| {
             let ready = self.can_tell(ep);
             if ready && let Ok(endpoint) = self.endpoints.open_mut(ep) {
                 endpoint.missing = Missing::Slot;
@@ -253,8 +253,8 @@ impl SelfIface {
             ready
         });
         self.waiters = waiters;
-        self.counters.writable += u64::from(told);
-        told
+        self.counters.writable += u64::from(reported);
+        reported
     }
 
     /// Hands at most `budget` arrivals and completions to the sink.

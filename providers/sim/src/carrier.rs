@@ -4,7 +4,7 @@
 //! ```text
 //!   get_zcopy: slot FREE ─► POSTED ── the card: latency + bytes / bandwidth later, copies ──► DONE
 //!     ▲                                                                                        │
-//!     └──────────────────── progress, or a signal handler: the completion is told ◄──────────────────────┘
+//!     └──────────────────── progress, or a signal handler: the completion is reported ◄──────────────────────┘
 //! ```
 //! It is for experiments about who makes progress while a rank computes. Everything but reads is the
 //! other transport's. The card sleeps while it has nothing to do, and when it has, it takes the
@@ -61,7 +61,7 @@ struct Card {
     slots: [Slot; SLOTS],
     begin: Instant,
     stop: AtomicBool,
-    /// Reads that are done, told or not.
+    /// Reads that are done, reported or not.
     done: AtomicU32,
 }
 
@@ -77,8 +77,8 @@ pub struct Carrier {
     busy_until: u64,
     /// Where to look for a free slot first.
     next: usize,
-    /// Reads that were told of.
-    told: u32,
+    /// Reads that were reported of.
+    reported: u32,
 }
 
 impl std::fmt::Debug for Carrier {
@@ -117,7 +117,7 @@ impl Carrier {
             .map_err(|source| OpenError::System { act: "start the card's thread", source })?;
         let wake = thread.thread().clone();
         let thread = Some(thread);
-        Ok(Self { below, attr, options, card, wake, thread, busy_until: 0, next: 0, told: 0 })
+        Ok(Self { below, attr, options, card, wake, thread, busy_until: 0, next: 0, reported: 0 })
     }
 
     fn post(&mut self, from: u64, to: &LocalSlice, token: Token) -> Result<Posted, PostError> {
@@ -151,14 +151,14 @@ impl Carrier {
         budget: u32,
         mut tell: impl FnMut(Token, Result<u64, PeerFailure>) -> bool,
     ) -> u32 {
-        let mut told = 0;
+        let mut reported = 0;
         if !self.has_completions() {
-            return told;
+            return reported;
         }
         for slot in &self.card.slots {
             // Acquire: pairs with the Release in `Card::run`; the bytes are there.
             let state = slot.state.load(Ordering::Acquire);
-            if told == budget || (state != DONE && state != FAILED) {
+            if reported == budget || (state != DONE && state != FAILED) {
                 continue;
             }
             // Relaxed: the lane's own now.
@@ -167,16 +167,16 @@ impl Carrier {
             if token == Token::NONE || tell(token, result) {
                 // Release: pairs with the Acquire in `post`.
                 slot.state.store(FREE, Ordering::Release);
-                told += 1;
+                reported += 1;
             }
         }
-        self.told = self.told.wrapping_add(told);
-        told
+        self.reported = self.reported.wrapping_add(reported);
+        reported
     }
 
     fn has_completions(&self) -> bool {
         // Acquire: pairs with the Release in `Card::run`; the state of the slot is seen.
-        self.card.done.load(Ordering::Acquire) != self.told
+        self.card.done.load(Ordering::Acquire) != self.reported
     }
 }
 
@@ -248,7 +248,7 @@ impl Slot {
             };
             let (local, remote) = (place(to), place(from));
             // SAFETY: the local range lies in a buffer that the read's owner keeps until its completion
-            // was told, which comes after this; the remote one is only an address, which the kernel
+            // was reported, which comes after this; the remote one is only an address, which the kernel
             // checks.
             let n = unsafe {
                 libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
@@ -293,11 +293,11 @@ unsafe impl Iface for Carrier {
     }
 
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let told = self.complete(budget, |token, result| {
+        let reported = self.complete(budget, |token, result| {
             sink.completed(token, result);
             true
         });
-        told + self.below.progress(sink, budget - told)
+        reported + self.below.progress(sink, budget - reported)
     }
 }
 
@@ -345,7 +345,7 @@ impl TagOffload for Carrier {
 
 impl SignalSafe for Carrier {
     fn progress_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
-        let told = self.complete(budget, |token, result| sink.offer_completion(token, result));
-        told + self.below.progress_signal_safe(sink, budget - told)
+        let reported = self.complete(budget, |token, result| sink.offer_completion(token, result));
+        reported + self.below.progress_signal_safe(sink, budget - reported)
     }
 }

@@ -282,7 +282,7 @@ impl TcpIface {
             AtomicWidth::W64 => 8,
         };
         let key = self.operand(ep, at, bytes)?;
-        // What is inside may still be misaligned; what is outside is told as that.
+        // What is inside may still be misaligned; what is outside is reported as that.
         if at.address.is_multiple_of(bytes as u64) { Ok(key) } else { Err(PostError::BadArgument) }
     }
 
@@ -347,7 +347,7 @@ impl TcpIface {
         Ok(self.events.close_group(group))
     }
 
-    /// Whether the peer of `ep` is alive, as far as its kernel has told ours.
+    /// Whether the peer of `ep` is alive, as far as its kernel has reported to ours.
     pub(crate) fn check_peer(&mut self, ep: EpId) -> Result<(), PostError> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let peer = self.open_peer(ep)?;
@@ -360,7 +360,7 @@ impl TcpIface {
         if !ended {
             return Ok(());
         }
-        // What it said last is read by `progress`, which then tells how it failed.
+        // What it said last is read by `progress`, which then reports how it failed.
         self.break_off(ep.0, Errno::PIPE);
         Err(PostError::PeerFailed)
     }

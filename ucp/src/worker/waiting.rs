@@ -185,7 +185,7 @@ impl Worker {
         self.inner.borrow_mut().wakeup.look = before;
     }
 
-    /// Waits for something that no message tells of, without sleeping: asks `done` before each
+    /// Waits for something that no message announces, without sleeping: asks `done` before each
     /// yield of the processor, and progresses now and then. `false` when it is time to sleep. What is waited for is
     /// the part of a rank of the job, if `of` names one: while that rank has a processor, a yield
     /// would come too early.

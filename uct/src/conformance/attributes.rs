@@ -138,7 +138,7 @@ pub fn memory_is_constant_in_peers(of: Subject) {
     assert_eq!(few, many, "bytes of receive memory with 2 and with 6 members");
 }
 
-/// Endpoints are numbered so that whoever uses them keeps what belongs to them in a table by number, and
+/// Endpoints are numbered so that their user keeps what belongs to them in a table by number, and
 /// endpoints that are open at one time have different numbers.
 pub fn numbers_of_endpoints_are_small(of: Subject) {
     const SIZE: usize = 8;

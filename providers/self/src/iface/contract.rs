@@ -186,13 +186,13 @@ unsafe impl Iface for SelfIface {
         }
         self.turn = !self.turn;
         let left = budget - events;
-        let mut told = 0;
+        let mut reported = 0;
         if left > 1 || (left == 1 && self.turn) {
-            told = self.tell_writable(sink);
+            reported = self.tell_writable(sink);
         }
-        let kept = u32::from(told == 0 && left > 1);
-        events += told + self.deliver(sink, left - told - kept);
-        if told == 0 && events < budget {
+        let kept = u32::from(reported == 0 && left > 1);
+        events += reported + self.deliver(sink, left - reported - kept);
+        if reported == 0 && events < budget {
             events += self.tell_writable(sink);
         }
         events

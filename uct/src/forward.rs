@@ -78,8 +78,7 @@ impl<T> Lacking for Result<T, OpenError> {
 
 /// Within an `impl` of one of the contract's traits: methods that an interface below has, by their names.
 ///
-/// What stands in front of `=>` is a pattern for `self`, what stands behind it the interface that it leads
-/// to. An interface that is one of several kinds has an arm for each.
+/// The left side of `=>` is a pattern for `self`, the right side is the interface that receives the call. An interface that is one of several kinds has an arm for each.
 ///
 /// ```
 /// # use bowline_uct::{MemHandle, TagOffload, forward};

@@ -90,7 +90,7 @@ impl Life for Writes {
             Step::Wait => {}
             Step::Again => inner.engine.actions.push(Action::Run(key)),
             Step::End => inner.end_put(key),
-            // The lane tells of the failure itself, after what the peer has sent before it.
+            // The lane reports the failure itself, after what the peer has sent before it.
             Step::Failed(how) => inner.engine.fail(key, how.into()),
         }
     }

@@ -143,7 +143,7 @@ impl Inner {
             PostError::Unsupported => Post::Failed(OpError::Unsupported),
             PostError::TooLong => Post::Failed(OpError::TooLong),
             PostError::BadRemote | PostError::BadArgument => Post::Failed(OpError::BadRemote),
-            // The lane tells of the failure itself, after what the peer has sent before it: that may
+            // The lane reports the failure itself, after what the peer has sent before it: that may
             // be all that anybody still wants of a peer that has closed.
             PostError::PeerFailed => Post::Failed(PeerFailure::Died.into()),
             _ => {

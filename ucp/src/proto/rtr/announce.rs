@@ -258,7 +258,7 @@ impl Inner {
         self.control(peer, wire::RTR, [0, 0], &message.pack());
     }
 
-    /// Tells peers that nothing will be written any more to receives that they wanted back.
+    /// Reports to peers that nothing will be written any more to receives that they wanted back.
     pub(super) fn confirm_forgotten(&mut self) {
         for (peer, receive) in std::mem::take(&mut self.engine.protocols.kept.rtr.forgotten) {
             self.control(peer, wire::RTR, [0, 0], &Message::Withdrawn { receive }.pack());

@@ -8,7 +8,7 @@ use super::*;
 use crate::proto::coop::SHARING;
 use crate::proto::{coop, eager, fragments, get};
 
-/// What an interface of this provider tells of itself: copies by the processor, like shared memory.
+/// The capabilities and limits of an interface of this provider: copies by the processor, like shared memory.
 fn lane(provider: &'static str) -> IfaceAttr {
     let am = OpLimits { max_short: 40, max_bcopy: 8192, ..OpLimits::default() };
     let get = OpLimits { max_zcopy: usize::MAX, ..OpLimits::default() };

@@ -1,5 +1,5 @@
-//! The progress modes: messages move while their receiver computes, nothing is damaged by looks at
-//! every possible place, and a look allocates nothing: this program's allocator ends it otherwise.
+//! The progress modes: messages move while their receiver computes, nothing is damaged by polls at
+//! every possible place, and a poll allocates nothing: this program's allocator ends it otherwise.
 
 #[path = "layers/common.rs"]
 mod common;
@@ -10,16 +10,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bowline::mpi::{CollectiveRequest, Max, Sum, World};
-use bowline::progress::{in_signal_handler, looks_taken};
+use bowline::progress::{in_signal_handler, poll_count, timer_calls};
 use bowline_base::config::Config;
 use common::within_two_minutes;
 
-/// Does not allow looks to allocate or to free.
+/// Does not allow polls to allocate or to free.
 struct NotInHandlers;
 
 fn check() {
     if in_signal_handler() {
-        const TEXT: &[u8] = b"a look has allocated or freed\n";
+        const TEXT: &[u8] = b"a poll has allocated or freed\n";
         // SAFETY: writes a constant; async-signal-safe.
         unsafe { libc::write(2, TEXT.as_ptr().cast(), TEXT.len()) };
         std::process::abort();
@@ -48,15 +48,15 @@ unsafe impl GlobalAlloc for NotInHandlers {
 #[global_allocator]
 static ALLOCATOR: NotInHandlers = NotInHandlers;
 
-/// One test at a time: looks are counted for the whole process.
+/// One test at a time: polls are counted for the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs `body` as ranks; returns how many looks there were meanwhile.
+/// Runs `body` as ranks; returns how many polls there were meanwhile.
 fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync + 'static) -> u64 {
     let settings: Vec<(String, String)> =
         settings.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let before = looks_taken();
+    let before = poll_count();
     let what = format!("{settings:?}");
     within_two_minutes(&what, move || {
         // What goes eagerly needs nobody, or room in the receiver's queue. From where on it does not is
@@ -66,7 +66,7 @@ fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync
         let config = Config::from_pairs(pairs, bowline::stack::SETTINGS).expect("good settings");
         bowline::threads_with(n, &config, body).expect("the ranks start");
     });
-    looks_taken() - before
+    poll_count() - before
 }
 
 /// As often as a timer can: a signal every few microseconds, or as often as leaves the rank most of
@@ -76,7 +76,7 @@ const HAMMER: &[(&str, &str)] = &[
     ("BOWLINE_PEF_PHASE", "1us"),
     ("BOWLINE_PEF_PERIOD", "5us"),
     ("BOWLINE_PEF_DECAY", "1"),
-    ("BOWLINE_PEF_MAX_TURNS", "1000000"),
+    ("BOWLINE_PEF_MAX_POLLS", "1000000"),
     ("BOWLINE_PEF_WORTH", "0"),
 ];
 
@@ -163,7 +163,7 @@ fn compute_for(least: Duration, random: &mut Random) {
     }
 }
 
-/// Allocates and frees, so that looks come upon the allocator.
+/// Allocates and frees, so that polls come upon the allocator.
 fn compute(random: &mut Random) {
     let mut kept: Vec<Vec<u64>> = Vec::new();
     for _ in 0..random.below(300) {
@@ -177,9 +177,9 @@ fn compute(random: &mut Random) {
 
 #[test]
 fn payloads_are_whole_while_signals_come_at_every_place() {
-    let looks = ranks(2, HAMMER, |world| traffic(&world, 300));
-    println!("{looks} looks");
-    assert!(looks > 100, "only {looks} looks: the test has tested nothing");
+    let polls = ranks(2, HAMMER, |world| traffic(&world, 300));
+    println!("{polls} polls");
+    assert!(polls > 100, "only {polls} polls: the test has tested nothing");
 }
 
 #[test]
@@ -235,12 +235,12 @@ fn moves_while_the_receiver_computes(settings: &[(&str, &str)], bytes: usize) {
     });
 }
 
-/// As the defaults are, but for the number of looks: the other rank may have no processor for long.
+/// As the defaults are, but for the number of polls: the other rank may have no processor for long.
 const PATIENT: &[(&str, &str)] = &[
     ("BOWLINE_PROGRESS", "pef"),
     ("BOWLINE_PEF_DECAY", "1"),
     ("BOWLINE_PEF_PERIOD", "50us"),
-    ("BOWLINE_PEF_MAX_TURNS", "1000000"),
+    ("BOWLINE_PEF_MAX_POLLS", "1000000"),
 ];
 
 #[test]
@@ -329,13 +329,13 @@ fn operations_of_programs_stay_in_their_thread_beside_a_helper() {
 /// The scenarios that need nobody get nobody: blocking receives, messages that are there already, and
 /// receives that no rendezvous can match.
 #[test]
-fn looks_are_taken_only_for_receives_that_need_them() {
+fn polls_are_made_only_for_receives_that_need_them() {
     static THERE: AtomicBool = AtomicBool::new(false);
     THERE.store(false, Ordering::SeqCst);
     // What is there and takes long to copy is watched, so how long that is stays as it is by default.
     let settings: Vec<_> =
         HAMMER.iter().copied().filter(|(name, _)| !name.ends_with("WORTH")).collect();
-    let looks = ranks(2, &settings, |world| {
+    let polls = ranks(2, &settings, |world| {
         let mut long = vec![0u8; 300_000];
         let mut short = [0u8; 64];
         for _ in 0..20 {
@@ -369,14 +369,14 @@ fn looks_are_taken_only_for_receives_that_need_them() {
                 .expect("rank 1 lives");
         }
     });
-    assert_eq!(looks, 0, "looks that nobody needed");
+    assert_eq!(polls, 0, "polls that nobody needed");
 }
 
 /// A call that waits makes progress itself: the timer stands still, however long the message takes.
 #[test]
-fn a_call_that_waits_gets_no_looks() {
+fn a_call_that_waits_gets_no_polls() {
     const ROUNDS: u64 = 10;
-    let looks = ranks(2, HAMMER, |world| {
+    let polls = ranks(2, HAMMER, |world| {
         let mut long = vec![0u8; 300_000];
         for _ in 0..ROUNDS {
             if world.rank() == 1 {
@@ -390,5 +390,117 @@ fn a_call_that_waits_gets_no_looks() {
         }
     });
     // A few come between the receive and the wait; it would be hundreds in a round.
-    assert!(looks < 20 * ROUNDS, "{looks} looks in {ROUNDS} waits");
+    assert!(polls < 20 * ROUNDS, "{polls} polls in {ROUNDS} waits");
+}
+
+/// A caller that waits has no use for signals: neither blocking receives, whatever else waits in their space and
+/// however many receives do, nor collectives set a timer. The calls to the system are counted, not the polls: a
+/// timer that is set and stopped again costs as much.
+#[test]
+fn calls_that_wait_set_no_timer() {
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX));
+    let counted = calls.clone();
+    // Collectives by messages, which two threads would not need.
+    let by_messages = [
+        ("BOWLINE_BCAST", "binomial"),
+        ("BOWLINE_ALLREDUCE", "doubling"),
+        ("BOWLINE_ALLTOALL", "direct"),
+        ("BOWLINE_ALLGATHER", "ring"),
+    ];
+    ranks(2, &[HAMMER, &by_messages].concat(), move |world| {
+        const LONG: usize = 300_000;
+        let (me, other) = (world.rank(), 1 - world.rank());
+        let before = timer_calls();
+        let (out, mut into) = (vec![me as u8; LONG], vec![0_u8; LONG]);
+        // Receives that no rendezvous can match, so many that the queue grows an index.
+        let mut waiting = [[0_u8; 16]; 300];
+        world
+            .scope(|s| {
+                let mut receives = Vec::new();
+                for (tag, buffer) in (100..).zip(&mut waiting) {
+                    receives.push(s.irecv(&world, buffer, other, tag)?);
+                }
+                for round in 0..20 {
+                    if me == 0 {
+                        world.send(&out, 1, 1)?;
+                        world.recv(&mut into, 1, 2)?;
+                    } else {
+                        world.recv(&mut into, 0, 1)?;
+                        world.send(&out, 0, 2)?;
+                    }
+                    world.sendrecv(&out, other, round, &mut into, other, round)?;
+                    // Its message was there, and is moved by the call.
+                    world.bcast(&mut into, round % 2)?;
+                    let mut sum = vec![0_u64; LONG / 8];
+                    world.allreduce(&vec![1_u64; LONG / 8], &mut sum, Sum)?;
+                    assert_eq!(sum[LONG / 8 - 1], 2);
+                    world.alltoall(&vec![me as u8; 2 * LONG], &mut vec![0_u8; 2 * LONG])?;
+                    world.allgather(&out, &mut vec![0_u8; 2 * LONG])?;
+                }
+                for tag in (100..).take(300) {
+                    world.send(&[9_u8; 16], other, tag)?;
+                }
+                receives.into_iter().try_for_each(|receive| receive.wait().map(drop))
+            })
+            .expect("both ranks live");
+        world.barrier().expect("both ranks live");
+        counted.store(timer_calls() - before, Ordering::SeqCst);
+    });
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "a call that waits has set a timer");
+    let armed = timer_calls();
+    ranks(2, HAMMER, |world| traffic(&world, 2));
+    assert!(timer_calls() > armed, "receives that others may move count nothing");
+}
+
+/// A queue that has grown an index is no obstacle, whichever index it is: the receiver makes no call while all
+/// messages but the first ones come, in the order in which a list would look longest for each.
+#[test]
+fn long_messages_move_among_many_receives_with_every_engine() {
+    const MANY: usize = 300;
+    const BYTES: usize = 10_000;
+    // So many searches to the end of the list make any engine grow its index.
+    const FIRST: usize = 100;
+    static SENT: AtomicU32 = AtomicU32::new(0);
+    for engine in ["auto", "list", "array", "four_d", "hashed", "nd"] {
+        SENT.store(0, Ordering::SeqCst);
+        let settings = [PATIENT, &[("BOWLINE_MATCHING", engine)]].concat();
+        let polls = ranks(2, &settings, move |world| {
+            if world.rank() == 1 {
+                for tag in (0..MANY).rev() {
+                    if tag + FIRST + 1 == MANY {
+                        world.recv(&mut [0_u8], 0, 1).expect("rank 0 lives");
+                    }
+                    let data = message(tag as u32, BYTES);
+                    world.ssend(&data, 0, 1000 + tag as i32).expect("rank 0 lives");
+                    SENT.fetch_add(1, Ordering::SeqCst);
+                }
+                return;
+            }
+            let mut into = vec![vec![0; BYTES]; MANY];
+            world
+                .scope(|s| {
+                    let mut receives = Vec::new();
+                    for (tag, buffer) in (1000..).zip(&mut into) {
+                        receives.push(s.irecv(&world, buffer, 1, tag)?);
+                    }
+                    for receive in receives.drain(MANY - FIRST..) {
+                        receive.wait()?;
+                    }
+                    world.send(&[0_u8], 1, 1)?;
+                    let begin = Instant::now();
+                    while SENT.load(Ordering::SeqCst) < MANY as u32 {
+                        std::hint::spin_loop();
+                        let hangs = begin.elapsed() > Duration::from_secs(60);
+                        let sent = SENT.load(Ordering::SeqCst);
+                        assert!(!hangs, "{engine}: {sent} were sent, and no more moves");
+                    }
+                    receives.into_iter().try_for_each(|receive| receive.wait().map(drop))
+                })
+                .expect("rank 1 lives");
+            for (tag, buffer) in (0..).zip(&into) {
+                assert!(*buffer == message(tag, BYTES), "{engine}: message {tag}");
+            }
+        });
+        assert!(polls > 0, "{engine}: nobody has polled");
+    }
 }

@@ -15,10 +15,10 @@
 //! Rules. (1) A member writes its contribution, then its state ENTERED (release), then adds one to the
 //! count (release); the one whose addition completes the round is the last, and reads all states and
 //! contributions after it (acquire). (2) The last member writes the result, then the result's word
-//! (release); whoever finds that word changed (acquire) reads the result. (3) Nobody enters the next
+//! (release); a rank that finds that word changed (acquire) reads the result. (3) Nobody enters the next
 //! round before it has read the result of this one, so nothing is overwritten while it is read.
 //! (4) A member that wants to sleep stores ASLEEP, counts itself as a sleeper, and looks at the
-//! result's word again before it sleeps. Whoever takes ASLEEP back wakes the sleeper or is the
+//! result's word again before it sleeps. The rank that takes ASLEEP back wakes the sleeper or is the
 //! sleeper. The last member looks at the states a second time only if sleepers are counted.
 //!
 //! A stray write must not make a member wait for ever, or take a wrong result for a right one:
@@ -26,8 +26,8 @@
 //! (5) The count must lie within the round, and the result's word must be what this member saw last
 //! when it enters. (6) The last member believes the count only if every state says that its member
 //! is in the round, and a contribution only with its check. (7) A result counts only with the next
-//! round and its check. (8) A member that waits for long looks at everything ([`Member::look`]): its
-//! own state must be the one that it stored, and somebody must be on the way. States WAITS and ASLEEP
+//! round and its check. (8) A member that waits for long looks at everything ([`BarrierMember::poll`]): its
+//! own state must be the one that it stored, and some member must be under way. States WAITS and ASLEEP
 //! mean that the member counted itself *and was not the last*, so when all say that, the count is
 //! wrong, however slow members are. (9) Who finds damage says so in the result's word and in its own
 //! state, which it never changes again, so that every other member finds it at its next look.
@@ -82,9 +82,9 @@ const fn inputs_line(ranks: u32) -> usize {
 /// The memory holds what no correct member has written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0} was overwritten")]
-pub struct Damaged(pub(crate) &'static str);
+pub struct StrayWrite(pub(crate) &'static str);
 
-impl Damaged {
+impl StrayWrite {
     /// What another member has said of its call, which is another collective if the word is whole.
     pub const fn call() -> Self {
         Self("another member is in another collective, or its call")
@@ -108,7 +108,7 @@ pub enum Part {
 
 /// How a round has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BarrierOutcome {
     /// With a result of so many bytes.
     Result(usize),
     /// Without one: the contributions have different lengths, from the first to the second.
@@ -117,7 +117,7 @@ pub enum Verdict {
 
 /// What one member knows of the rounds, outside of the memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Member {
+pub struct BarrierMember {
     rank: u32,
     ranks: u32,
     /// Rounds that have ended.
@@ -128,7 +128,7 @@ pub struct Member {
     own: u64,
 }
 
-impl Member {
+impl BarrierMember {
     /// The member `rank` of `ranks`, before the first round.
     pub const fn new(rank: u32, ranks: u32) -> Self {
         Self { rank, ranks, rounds: 0, seen: 0, own: 0 }
@@ -139,10 +139,10 @@ impl Member {
     /// # Errors
     /// When the count or the result was overwritten; to be followed by [`fail`](Self::fail), as every
     /// error here.
-    pub fn enter<W: Words>(&mut self, memory: &W, input: &[u8]) -> Result<Part, Damaged> {
+    pub fn enter<W: Words>(&mut self, memory: &W, input: &[u8]) -> Result<Part, StrayWrite> {
         // Acquire: pairs with nothing that is read; the value alone counts (rule 5).
         if memory.line(RESULT).load(0, Ordering::Acquire) != self.seen {
-            return Err(Damaged("the result"));
+            return Err(StrayWrite("the result"));
         }
         let place = self.rank as usize * stride(input.len());
         memory.put_across(inputs_line(self.ranks) * LINE + place, input);
@@ -154,7 +154,7 @@ impl Member {
         let before = memory.line(CONTROL).fetch_add(ARRIVED, 1, Ordering::AcqRel);
         let others = before.wrapping_sub(self.rounds.wrapping_mul(self.ranks.into()));
         if others >= self.ranks.into() {
-            return Err(Damaged("the count of arrivals"));
+            return Err(StrayWrite("the count of arrivals"));
         }
         let is_last = others + 1 == self.ranks.into();
         self.own = with_stage(self.own, if is_last { LAST } else { WAITS });
@@ -168,7 +168,7 @@ impl Member {
     ///
     /// # Errors
     /// When a member's state says that it is not (rule 6).
-    pub fn lengths<W: Words>(&self, memory: &W) -> Result<(u8, u8), Damaged> {
+    pub fn lengths<W: Words>(&self, memory: &W) -> Result<(u8, u8), StrayWrite> {
         let own = length(self.own);
         let (mut least, mut most) = (own, own);
         for rank in (0..self.ranks).filter(|&rank| rank != self.rank) {
@@ -177,11 +177,11 @@ impl Member {
             let state = memory.line(line).load(at, Ordering::Acquire);
             let is_in = matches!(stage(state), ENTERED | WAITS | ASLEEP);
             if !is_in || round_of(state) != self.round() {
-                return Err(Damaged("the state of a member"));
+                return Err(StrayWrite("the state of a member"));
             }
             let len = length(state);
             if len == 0 && state as u32 != check(self.round(), Some(rank), &[]) {
-                return Err(Damaged("the state of a member"));
+                return Err(StrayWrite("the state of a member"));
             }
             (least, most) = (least.min(len), most.max(len));
         }
@@ -199,7 +199,7 @@ impl Member {
         first: u32,
         len: usize,
         rows: &mut [u8],
-    ) -> Result<(), Damaged> {
+    ) -> Result<(), StrayWrite> {
         let place = first as usize * stride(len);
         memory.get_across(inputs_line(self.ranks) * LINE + place, rows);
         for (rank, row) in (first..).zip(rows.chunks_exact(stride(len))) {
@@ -207,7 +207,7 @@ impl Member {
             // Relaxed: `lengths` has acquired the state; its check has not changed since.
             let state = memory.line(line).load(at, Ordering::Relaxed);
             if state as u32 != check(self.round(), Some(rank), &row[..len]) {
-                return Err(Damaged("a contribution"));
+                return Err(StrayWrite("a contribution"));
             }
         }
         Ok(())
@@ -255,26 +255,26 @@ impl Member {
         &mut self,
         memory: &W,
         out: &mut [u8; MAX_BYTES],
-    ) -> Result<Verdict, Damaged> {
+    ) -> Result<BarrierOutcome, StrayWrite> {
         let line = memory.line(RESULT);
         // Rule 2: pairs with the Release of `publish`.
         let found = line.load(0, Ordering::Acquire);
         if found == POISON {
-            return Err(Damaged("something, as another member has found,"));
+            return Err(StrayWrite("something, as another member has found,"));
         }
         let (round, len) = (self.round(), usize::from(length(found)));
         let kind = stage(found);
         if round_of(found) != round || len > MAX_BYTES || !matches!(kind, COMBINED | UNEQUAL) {
-            return Err(Damaged("the result's word"));
+            return Err(StrayWrite("the result's word"));
         }
         line.get(1, &mut out[..len]);
         if found as u32 != check(round, None, &out[..len]) ^ kind as u32 {
-            return Err(Damaged("the result"));
+            return Err(StrayWrite("the result"));
         }
         let verdict = match (kind, &out[..len]) {
-            (UNEQUAL, &[least, most]) => Verdict::Unequal(least, most),
-            (UNEQUAL, _) => return Err(Damaged("the result's word")),
-            _ => Verdict::Result(len),
+            (UNEQUAL, &[least, most]) => BarrierOutcome::Unequal(least, most),
+            (UNEQUAL, _) => return Err(StrayWrite("the result's word")),
+            _ => BarrierOutcome::Result(len),
         };
         self.seen = found;
         self.rounds += 1;
@@ -309,7 +309,7 @@ impl Member {
     ///
     /// # Errors
     /// When the round can never end (rules 8 and 9).
-    pub fn look<W: Words>(&self, memory: &W) -> Result<bool, Damaged> {
+    pub fn poll<W: Words>(&self, memory: &W) -> Result<bool, StrayWrite> {
         let mut waiting = 0;
         for rank in 0..self.ranks {
             let (line, at) = state_at(rank);
@@ -320,10 +320,10 @@ impl Member {
             // Who took the own announcement back has published before.
             let taken = is_own && state == with_stage(self.own, WAITS);
             if is_own && state != self.own && !taken {
-                return Err(Damaged("the own state"));
+                return Err(StrayWrite("the own state"));
             }
             if stage(state) == FAILED {
-                return Err(Damaged("something, as another member has found,"));
+                return Err(StrayWrite("something, as another member has found,"));
             }
             let waits = matches!(stage(state), WAITS | ASLEEP) && round_of(state) == self.round();
             waiting += u32::from(waits);
@@ -333,7 +333,7 @@ impl Member {
         }
         // Rule 8.
         if waiting == self.ranks {
-            return Err(Damaged("the count of arrivals"));
+            return Err(StrayWrite("the count of arrivals"));
         }
         Ok(false)
     }

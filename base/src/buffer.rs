@@ -118,11 +118,11 @@ unsafe fn drop_incoming(start: *mut u8, len: usize) {
     drop(unsafe { take_back(start, len) });
 }
 
-/// Takes bytes into a room that does not lie in one piece.
+/// Takes bytes into a buffer that does not lie in one piece.
 ///
 /// # Safety
 /// `start` and `len` are those of a receive's handle with [`SCATTERED`], which is borrowed exclusively;
-/// `from` must be readable for `n` bytes, apart from the room.
+/// `from` must be readable for `n` bytes, apart from the buffer.
 #[cold]
 #[inline(never)]
 unsafe fn take_scattered(

@@ -13,7 +13,7 @@
 //! or a setting without a sentence on its cost is one too. A name is written once. Values
 //! remember where they came from.
 //!
-//! It is not a place for per-operation hints, nor for what the launcher tells a rank: those names
+//! It is not a place for per-operation hints, nor for what the launcher passes to a rank: those names
 //! are listed in [`INTERNAL`] so that they are not taken for misspelt settings. Reading a value
 //! is a search in a sorted table: do it when an object is opened, not per message.
 
@@ -266,7 +266,7 @@ impl Config {
         let name = setting.name();
         let entry = self.entries.get_mut(name).unwrap_or_else(|| no_table(name));
         let text = entry.descriptor.show(&value);
-        // One gate for every way in: what could not be written cannot be set.
+        // Every value is checked here, wherever it comes from: what could not be written cannot be set.
         entry.value =
             entry.descriptor.parse(&text).map_err(|bad| ConfigError::BadValues(vec![bad]))?;
         entry.origin = Origin::Program;
@@ -289,7 +289,7 @@ impl Config {
         Ok(())
     }
 
-    /// `BOWLINE_` names that no setting has, in order of name; whoever starts the process shows
+    /// `BOWLINE_` names that no setting has, in order of name; the program that starts the process shows
     /// them once.
     pub fn unknown(&self) -> &[Unknown] {
         &self.unknown

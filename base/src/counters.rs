@@ -1,4 +1,4 @@
-//! Counters that are always compiled in: plain words owned by whoever counts.
+//! Counters that are always compiled in: plain words owned by the thread that counts.
 //!
 //! A group is a struct made by [`counters!`](crate::counters!): one `u64` field per counter, with
 //! a sentence that says what it counts. Counting is `self.counters.am_short += 1`: one add to a

@@ -13,10 +13,10 @@
 //! 2. The back counts each piece that it has done, and looks at the claims afterwards. The front,
 //!    when nothing is left to claim, looks at what is done. Both have a sequentially consistent
 //!    fence in between. So of the two one notices that everything is done: the front sees all that
-//!    the back has claimed counted, or the back sees that all was claimed and can tell the front.
+//!    the back has claimed counted, or the back sees that all was claimed and can notify the front.
 //!
 //! 3. The other side may be broken, and change the words in any way for as long as it likes. An honest
-//!    one changes the claims once for each piece at most, so whoever has lost more exchanges than
+//!    one changes the claims once for each piece at most, so a side that has lost more exchanges than
 //!    that stops: the word is damaged, and counts as full, with more claimed from the back than
 //!    there is.
 //!
@@ -63,14 +63,14 @@ impl<'a> Cursor<'a> {
 
     /// Nothing is claimed.
     pub fn reset(self) {
-        // Relaxed: the other side looks after it was told of the cursor, which orders the two.
+        // Relaxed: the other side loads it after it got the cursor, which orders the two.
         self.claims.store(0, Ordering::Relaxed);
         self.done.store(0, Ordering::Relaxed);
     }
 
     /// Pieces claimed from the front and from the back.
     pub fn claimed(self) -> (u32, u32) {
-        // Relaxed: asked when the other side claims no more, which a message has told.
+        // Relaxed: asked when the other side claims no more, which a message has said.
         let word = self.claims.load(Ordering::Relaxed);
         (word as u32, (word >> 32) as u32)
     }
@@ -150,12 +150,13 @@ mod tests {
     #[test]
     fn every_piece_is_claimed_once_whatever_the_order() {
         for pieces in 0..12u32 {
-            for turns in 0..1u32 << 12 {
+            for rounds in 0..1u32 << 12 {
                 let (claims, done) = (AtomicU64::new(0), AtomicU64::new(0));
                 let cursor = Cursor::at(&claims, &done);
                 let mut seen = vec![false; pieces as usize];
-                for turn in 0.. {
-                    let side = if turns >> (turn % 12) & 1 == 0 { Side::Front } else { Side::Back };
+                for round in 0.. {
+                    let side =
+                        if rounds >> (round % 12) & 1 == 0 { Side::Front } else { Side::Back };
                     let piece = match (cursor.claim(pieces, side), side) {
                         (Ok(nth), Side::Front) => nth,
                         (Ok(nth), Side::Back) => {
@@ -239,15 +240,15 @@ mod loom_tests {
                 let others = Arc::clone(&words);
                 let back = loom::thread::spawn(move || {
                     let cursor = Cursor::at(&others.0, &others.1);
-                    let (mut mine, mut tells) = (0, false);
-                    while !tells && cursor.claim(PIECES, Side::Back).is_ok() {
+                    let (mut mine, mut ended) = (0, false);
+                    while !ended && cursor.claim(PIECES, Side::Back).is_ok() {
                         mine += 1;
-                        tells = cursor.back_did_one(PIECES);
+                        ended = cursor.back_did_one(PIECES);
                         if back_goes {
                             break;
                         }
                     }
-                    (mine, tells)
+                    (mine, ended)
                 });
                 let cursor = Cursor::at(&words.0, &words.1);
                 let mut mine = 0;
@@ -265,10 +266,10 @@ mod loom_tests {
                     }
                 };
                 let settled = cursor.is_settled(theirs);
-                let (back, told) = back.join().unwrap();
+                let (back, ended) = back.join().unwrap();
                 // Final as soon as it is said: it is what the other side counts in the end.
                 assert_eq!(back, theirs);
-                assert!(settled || told, "nobody notices the end");
+                assert!(settled || ended, "nobody notices the end");
                 let (front, back) = cursor.claimed();
                 assert_eq!((front + back, back), (PIECES, theirs));
                 assert!(front_gives_up || front == mine);

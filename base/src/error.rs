@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 /// Gives error types a `Debug` that shows what `Display` shows, and the sources that it leaves out: the
-/// text of an error that `main` returns is for whoever runs the program.
+/// text of an error that `main` returns is for the person who runs the program.
 #[macro_export]
 macro_rules! debug_by_display {
     ($($error:ty),+ $(,)?) => {

@@ -34,7 +34,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::doorbell;
+use crate::doorbell_word;
 use crate::region::{PAGE, Region};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::{LINE, Line};
@@ -69,7 +69,7 @@ struct Header {
     first_rank: AtomicU32,
     /// Ranks of the whole job whose deaths elsewhere can be noted; 0 for none.
     job_ranks: AtomicU32,
-    /// Random, and told to nobody who has not the memory: what datagrams to doorbells carry.
+    /// Random, and known only to those that have the memory: what datagrams to doorbells carry.
     wake_token: AtomicU64,
     /// Alone on its line: every waiting rank polls it, and it changes only when a rank dies or
     /// leaves.
@@ -247,11 +247,6 @@ impl JobMemory {
         self.0.node_id
     }
 
-    /// What a datagram to a doorbell of this memory must carry.
-    pub(crate) fn wake_token(&self) -> u64 {
-        self.0.wake_token
-    }
-
     /// Ranks on this node.
     #[inline]
     pub fn ranks(&self) -> u32 {
@@ -303,7 +298,7 @@ impl JobMemory {
     /// Whether a local rank was marked dead. A rank that does not exist is not dead.
     pub fn is_dead(&self, local: u32) -> bool {
         // Acquire pairs with the Release of `mark_dead`: the dead rank's last writes, as far as
-        // whoever marked it could see them.
+        // the process that marked it could see them.
         self.dead_word(local).is_some_and(|word| word.load(Ordering::Acquire) & bit(local) != 0)
     }
 
@@ -340,7 +335,7 @@ impl JobMemory {
         })
     }
 
-    /// Marks a local rank dead for good and wakes everybody on the node. May be called by the
+    /// Marks a local rank dead and wakes everybody on the node. May be called by the
     /// launcher, by a watch in any rank, and more than once; a rank that does not exist is
     /// ignored. Call it before the dead process is reaped.
     pub fn mark_dead(&self, local: u32) {
@@ -354,10 +349,10 @@ impl JobMemory {
         if word.fetch_or(bit(local), Ordering::AcqRel) & bit(local) != 0 {
             return;
         }
-        self.tell_of_death();
+        self.notify_of_death();
     }
 
-    /// Marks a rank of another node dead for good, by its rank in the whole job, and wakes
+    /// Marks a rank of another node dead, by its rank in the whole job, and wakes
     /// everybody on this node. May be called more than once; ignored for ranks that the memory
     /// was not made for ([`create_memfd_of_node`](Self::create_memfd_of_node)).
     pub fn mark_dead_elsewhere(&self, rank: u32) {
@@ -366,7 +361,7 @@ impl JobMemory {
         };
         // Release pairs with the Acquire of `dead_elsewhere`; Acquire orders two markers.
         if word.fetch_or(bit(rank), Ordering::AcqRel) & bit(rank) == 0 {
-            self.tell_of_death();
+            self.notify_of_death();
         }
     }
 
@@ -382,13 +377,16 @@ impl JobMemory {
     }
 
     /// After a bit was set: changes the generation and wakes the node.
-    fn tell_of_death(&self) {
+    fn notify_of_death(&self) {
         // Release pairs with the Acquire of `death_generation`: publishes the bit.
         self.header().death_generation.fetch_add(1, Ordering::Release);
         for peer in 0..self.ranks() {
             // Without looking at the word: the dead rank may have taken a peer's sleep state
             // away and died before it woke that peer.
-            doorbell::wake_always(self, peer);
+            let Some(control) = self.control(peer) else { continue };
+            doorbell_word::wake_always(&control.doorbell, || {
+                self.wake_socket(peer).is_none_or(|socket| socket.wake())
+            });
         }
     }
 
@@ -406,7 +404,7 @@ impl JobMemory {
         })?;
         let instance = random_nonzero()
             .map_err(|e| JobError::System { act: "draw a random instance number", source: e })?;
-        doorbell::prepare(&control.doorbell, ranks == 1);
+        doorbell_word::prepare(&control.doorbell, ranks == 1);
         control
             .claim(pid, start_time, pid_namespace(), instance)
             .map_err(|pid| JobError::Occupied { local, pid })?;

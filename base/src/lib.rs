@@ -5,7 +5,7 @@
 //! or behind callbacks ([`scatter`]), how elements lie that are not in one piece ([`layout`]), the queue
 //! algorithms over plain memory ([`words`], [`scmp`], [`ring`]), pieces that two sides claim from both
 //! ends ([`cursor`]), a barrier with a small reduction ([`barrier`]), the lock of a worker ([`worker_lock`]), a value with repeated work ([`repeat`]), the memory of a job ([`region`],
-//! [`job`]), doorbells ([`doorbell`]), the last rounds of what is dropped ([`drain`]), threads that run soon ([`short_slice`]), generation-checked slabs ([`slab`]), counters
+//! [`job`]), doorbells ([`doorbell`]), the last rounds of what is dropped ([`drain`]), a clock for short times ([`short_clock`]), threads that run soon ([`short_slice`]) and of the library's own ([`helper_thread`]), generation-checked slabs ([`slab`]), counters
 //! ([`mod@counters`]) and configuration ([`config`]).
 //!
 //! What is not: any protocol, any transport, any policy. Nothing here depends on another crate
@@ -18,8 +18,10 @@ pub mod copy;
 pub mod counters;
 pub mod cursor;
 pub mod doorbell;
+mod doorbell_word;
 pub mod drain;
 pub mod error;
+pub mod helper_thread;
 pub mod job;
 pub mod layout;
 pub mod region;
@@ -27,6 +29,7 @@ pub mod repeat;
 pub mod ring;
 pub mod scatter;
 pub mod scmp;
+pub mod short_clock;
 pub mod short_slice;
 pub mod slab;
 pub mod staging;

@@ -1,13 +1,13 @@
 //! One mapping of memory that processes (memfd) or threads (anonymous) share.
 //!
 //! ```text
-//!   create_memfd ─► file-size limit? ─► room? ─► memfd ─► fallocate ─► seal ─► map
+//!   create_memfd ─► file-size limit? ─► available? ─► memfd ─► fallocate ─► seal ─► map
 //!   open(fd)     ─► seals? ─► size? ─► map
 //! ```
 //!
 //! **Space is reserved before it is used**: exhaustion is an error of `create_memfd`, never a
 //! SIGBUS in the middle of a message. **The size is sealed**: no peer can shrink what another one
-//! has mapped, and whoever receives a descriptor checks the seals before it maps. There is no
+//! has mapped, and a process that receives a descriptor checks the seals before it maps. There is no
 //! name in any file system, so nothing is left when the last process has gone.
 //!
 //! A region belongs to the process that mapped it: it is not inherited by a fork
@@ -16,7 +16,7 @@
 //! It is not an allocator and does not know what lies in it; see [`job`](crate::job).
 #![cfg(not(bowline_loom))]
 
-mod room;
+mod available;
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -28,7 +28,7 @@ use rustix::process::Resource;
 
 use crate::view::View;
 
-use self::room::Room;
+use self::available::Available;
 
 /// Bytes of a page as regions count them. The system's pages may be larger, which `mmap` rounds
 /// for itself; the layouts that processes share need one number on both sides.
@@ -60,28 +60,28 @@ pub enum RegionError {
     /// The memory limit of the control group leaves less.
     #[error(
         "cannot reserve {wanted} bytes of shared memory: the memory limit of control group \
-         {group} leaves {room} bytes; raise the limit or ask for less"
+         {group} leaves {available} bytes; raise the limit or ask for less"
     )]
     CgroupLimit {
         /// Bytes asked for.
         wanted: u64,
         /// Bytes that the group may still take.
-        room: u64,
+        available: u64,
         /// Directory of the group.
         group: String,
     },
     /// The machine has less memory left.
     #[error(
-        "cannot reserve {wanted} bytes of shared memory: the machine has {room} bytes left; free \
+        "cannot reserve {wanted} bytes of shared memory: the machine has {available} bytes left; free \
          memory or ask for less"
     )]
     MachineFull {
         /// Bytes asked for.
         wanted: u64,
         /// Bytes that the machine can still give.
-        room: u64,
+        available: u64,
     },
-    /// The system has no room.
+    /// The system has no available.
     #[error(
         "cannot reserve {wanted} bytes of shared memory: {source}; free memory or ask for less"
     )]
@@ -122,13 +122,13 @@ impl Region {
     /// `/proc/PID/maps` and is not a file.
     ///
     /// # Errors
-    /// When a limit (file size, control group) or the machine leaves no room, or a system call is
+    /// When a limit (file size, control group) or the machine leaves no available, or a system call is
     /// refused. Nothing is left behind.
     pub fn create_memfd(name: &str, len: usize) -> Result<Self, RegionError> {
-        Self::create_within(&Room::now(), name, len)
+        Self::create_within(&Available::now(), name, len)
     }
 
-    fn create_within(room: &Room, name: &str, len: usize) -> Result<Self, RegionError> {
+    fn create_within(available: &Available, name: &str, len: usize) -> Result<Self, RegionError> {
         let wanted = mappable(len)?;
         // A file that would grow beyond this limit raises SIGXFSZ, so it is looked at first.
         if let Some(limit) = rustix::process::getrlimit(Resource::Fsize).current
@@ -138,7 +138,7 @@ impl Region {
         }
         // The reservation below does not fail when memory runs out: the kernel kills processes
         // to satisfy it.
-        room.admit(wanted)?;
+        available.admit(wanted)?;
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create(name, flags).map_err(system("make a memfd"))?;
         rustix::fs::ftruncate(&fd, wanted)
@@ -152,9 +152,9 @@ impl Region {
     /// Makes memory of `len` bytes for the threads of this process.
     ///
     /// # Errors
-    /// When a limit or the system leaves no room.
+    /// When a limit or the system leaves no available.
     pub fn create_private(len: usize) -> Result<Self, RegionError> {
-        Room::now().admit(mappable(len)?)?;
+        Available::now().admit(mappable(len)?)?;
         Self::map(len, None)
     }
 

@@ -159,7 +159,7 @@ mod loom_tests {
 
     use loom::sync::Arc;
 
-    /// Three threads add something each and then ask for work: all of it is taken, by one at a time, whoever does
+    /// Three threads add something each and then ask for work: all of it is taken, by one at a time, whichever does
     /// it. The model's cell notices two inside at once, and one that does not see what was done before.
     #[test]
     fn loom_no_call_is_lost() {

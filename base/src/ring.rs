@@ -27,14 +27,14 @@
 //! 2. The producer knows how far the consumer has come from a copy of the head, which it loads
 //!    again (Acquire) only when the ring seems full. The consumer publishes the head (Release)
 //!    when a quarter of the slots or of the data has been consumed since, and when it is asked
-//!    to. A full ring whose consumer has caught up shows three quarters of room, so neither waits
+//!    to. A full ring whose consumer has caught up shows three quarters of space, so neither waits
 //!    for the other.
 //! 3. A payload of more than [`MAX_INLINE`] bytes lies in the data area, in one piece that starts
 //!    on a line: a piece that does not fit before the end of the area starts at its beginning,
 //!    and what was skipped is freed with it. The slot says where. Data is freed in the order of
 //!    the slots, so one position in the head says it all. The area holds no sequence words, and
 //!    slots are never data, so stale bytes cannot pass for a slot. A piece is at most a quarter
-//!    of the area, which with rule 2 always finds room in the end. Behind it up to 2 KB
+//!    of the area, which with rule 2 always finds space in the end. Behind it up to 2 KB
 //!    stay unused: the processor of the consumer reads on behind what it was asked for, and would
 //!    take the lines of the next piece from the producer who is writing them.
 //! 4. Nothing that the other side wrote is believed. The producer takes a head only if it lies
@@ -49,7 +49,7 @@
 //!    next one written, since slots are written in order, or a later lap in the next one. Of a
 //!    message that was overwritten before it was read, with none behind it, nobody can know.
 //!
-//! How a sender comes to own a ring, and how order is kept on the way there and back, is said in
+//! How a sender comes to own a ring, and how order is kept when it changes to the ring and back, is said in
 //! [`promote`].
 
 mod consumer;
@@ -57,7 +57,7 @@ mod producer;
 pub mod promote;
 
 pub use consumer::{Arrival, Consumer, Peek};
-pub use producer::{DataRoom, Producer};
+pub use producer::{DataSpace, Producer};
 
 use thiserror::Error;
 
@@ -103,7 +103,6 @@ const HEADER_WORD: usize = 1;
 const INLINE_WORD: usize = 4;
 /// Payload bytes that a slot's first line holds.
 pub const MAX_LINE: usize = LINE - 8 * INLINE_WORD;
-/// Lines of a slot.
 const SLOT_LINES: usize = 2;
 
 /// The other side wrote what no correct side writes. The ring is of no use to this pair any more.
@@ -175,7 +174,6 @@ impl Shape {
         FIRST_SLOT + SLOT_LINES * (position as usize & (self.slots as usize - 1))
     }
 
-    /// The line of the data byte at `position`.
     #[inline]
     fn data_line(self, position: u64) -> usize {
         let slots = SLOT_LINES * self.slots as usize;
@@ -184,7 +182,7 @@ impl Shape {
 
     /// Bytes between two pieces of data: 2 KB, less in a small area. How far processors read ahead was
     /// measured: 1 KB is enough for pieces of up to 1 KB, 2 KB for longer ones. With the longest piece it
-    /// is 5/16 of the area, so that two, of which one was skipped, find room as rule 3 promises.
+    /// is 5/16 of the area, so that two, of which one was skipped, find space as rule 3 promises.
     #[inline]
     const fn gap(self) -> u64 {
         let part = self.data as u64 / 16;
@@ -225,7 +223,6 @@ pub fn init<W: Words>(words: W, shape: Shape) -> Result<Consumer<W>, RingError> 
     Ok(Consumer::new(words, shape))
 }
 
-/// The shape of the ring that `init` made in `words`.
 fn shape_of<W: Words>(words: &W) -> Result<Shape, RingError> {
     if words.lines() < FIRST_SLOT {
         return Err(RingError::TooSmall);

@@ -18,10 +18,11 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::copy::copy_bytes;
 use crate::copy::{copy_from_shared, copy_to_shared, overwrites_lines};
 use crate::layout::{self, Layout, Overflow};
 use crate::sync::Line;
-use crate::view::{View, copy_small};
+use crate::view::View;
 
 /// Bytes that pass between callbacks and a transport's memory, which peers may write and is therefore
 /// never a slice.
@@ -41,10 +42,10 @@ pub trait Pack: Send + Any {
 /// operation; that is the place for what is to be done at its end.
 pub trait Unpack: Send + Any {
     /// Most bytes that a message may have; what goes beyond is cut off. Asked once.
-    fn room(&self) -> usize;
+    fn space(&self) -> usize;
 
     /// Takes the message's bytes from `offset` on. A message may end early, within an element as well:
-    /// it may be shorter than the room, or cut.
+    /// it may be shorter than the buffer, or cut.
     ///
     /// # Errors
     /// When they cannot be what was expected: the receive then fails, and nothing more is given.
@@ -194,7 +195,7 @@ impl Laid {
         let start = fragment.as_mut_ptr().cast::<u8>();
         for at in (0..len).step_by(FRAGMENT) {
             let n = FRAGMENT.min(len - at);
-            // SAFETY: promised by the caller; there is room for `n` bytes in between, which are written
+            // SAFETY: promised by the caller; there is space for `n` bytes in between, which are written
             // before they are read.
             unsafe {
                 self.pack(offset + at, start, n);
@@ -217,7 +218,7 @@ impl Drop for NoUnwind {
     #[cold]
     fn drop(&mut self) {
         tracing::error!(
-            "a panic while a message is packed; its peer cannot be told, so this process ends"
+            "a panic while a message is packed; its peer cannot be notified, so this process ends"
         );
         std::process::abort();
     }
@@ -277,16 +278,16 @@ impl Outgoing {
         }
     }
 
-    /// Copies `len` bytes from `offset` on to memory that may change meanwhile. There is room.
+    /// Copies `len` bytes from `offset` on to memory that may change meanwhile. There is space.
     pub(crate) fn copy_to(&mut self, offset: usize, len: usize, out: View<'_>) {
         if let Self::Laid(laid) = self {
-            // SAFETY: the view has room for `len` bytes, and is no memory of the message.
+            // SAFETY: the view has space for `len` bytes, and is no memory of the message.
             return unsafe { laid.pack_to_shared(offset, out.as_ptr(), len) };
         }
         let mut at = 0;
         self.each(offset, len, |part| {
-            if let Some(room) = out.slice(at, part.len()) {
-                room.copy_in(part);
+            if let Some(space) = out.slice(at, part.len()) {
+                space.copy_in(part);
             }
             at += part.len();
         });
@@ -361,7 +362,7 @@ impl Incoming {
         matches!(self, Self::Unpacked(unpacking) if unpacking.failed)
     }
 
-    /// Takes `len` bytes at `from` to `offset`, where there is room for them. Returns how many, 0 when
+    /// Takes `len` bytes at `from` to `offset`, where there is space for them. Returns how many, 0 when
     /// a callback did not want them.
     ///
     /// # Safety
@@ -390,7 +391,7 @@ impl Incoming {
                 while done < len {
                     let n = SCRATCH.min(len - done);
                     // SAFETY: `n` bytes of the caller's promise, into as many of our own.
-                    unsafe { copy_small(from.add(done), scratch.as_mut_ptr(), n) };
+                    unsafe { copy_bytes(from.add(done), scratch.as_mut_ptr(), n) };
                     unpacking.give(offset, &scratch[..n]);
                     (offset, done) = (offset + n, done + n);
                 }

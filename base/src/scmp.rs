@@ -13,7 +13,7 @@
 //!   homes where messages arrive by unordered puts (verbs, libfabric).
 //! - [`seq`]: the finalise travels in the slot, as a tag that differs for every flip. For shared
 //!   memory: a message moves one cache line, and counters settle only what is left over.
-//! - [`sealed`]: the same over puts, whose bytes land in any order: each message carries a seal from
+//! - [`checksummed`]: the same over puts, whose bytes land in any order: each message carries a checksum from
 //!   which its consumer sees that all of it has landed.
 //!
 //! **Slots** are 64 bytes, the same in all forms ([`slot`]).
@@ -29,9 +29,9 @@
 //!
 //! It knows no doorbells, does no system calls and allocates only when it settles the dead.
 
-pub mod published;
 #[cfg(not(bowline_loom))]
-pub mod sealed;
+pub mod checksummed;
+pub mod published;
 pub mod seq;
 mod settle;
 pub mod slot;
@@ -41,7 +41,9 @@ pub mod fuzz;
 
 use thiserror::Error;
 
+use crate::sync::LINE;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::words::{LineWords, Words};
 
 pub use slot::{Arrival, FIRST_BYTES, MORE_BYTES, Message, slots_for};
 
@@ -52,7 +54,7 @@ pub const MIN_SLOTS: u32 = 4;
 pub const MAX_SLOTS: u32 = 1 << 15;
 
 /// Most slots of one message in a queue of halves of `slots`: half of a half, so that a drained
-/// half always has room for it before the consumer must flip, and at most what the slot's length
+/// half always has space for it before the consumer must flip, and at most what the slot's length
 /// field can say.
 pub const fn max_message_slots(slots: u32) -> u32 {
     let most = slots_for(slot::MAX_BYTES) as u32;
@@ -68,7 +70,7 @@ pub const fn max_message_bytes(slots: u32) -> usize {
 /// Why a message was not taken. Nothing observable has happened in any of the cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// No room before the consumer flips. Trying again makes sense when the queue's generation
+    /// No space before the consumer flips. Trying again makes sense when the queue's generation
     /// is another one than `generation`.
     #[error("the receive queue is full; wait until its consumer has flipped it")]
     Full {
@@ -107,7 +109,7 @@ pub enum Damage {
 /// Why a consumer handed out nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Fault {
-    /// The queue is closed for good; every call says so from now on.
+    /// The queue is closed; every call says so from now on.
     #[error("the receive queue is poisoned: {0}")]
     Poisoned(Damage),
     /// One slot was damaged and has been skipped; the queue goes on. The source is the one that
@@ -132,6 +134,50 @@ pub enum AttachError {
     /// The memory is smaller than the queue says that it is.
     #[error("cannot attach to the queue: its memory is smaller than its number of slots needs")]
     TooSmall,
+}
+
+/// Whether a queue with halves of `slots`, which takes `bytes_for` them, can be in the memory.
+fn check_slots<W: Words>(
+    words: &W,
+    slots: u32,
+    bytes_for: fn(u32) -> usize,
+) -> Result<(), AttachError> {
+    if !slots.is_power_of_two() || !(MIN_SLOTS..=MAX_SLOTS).contains(&slots) {
+        return Err(AttachError::Slots);
+    }
+    if words.lines() * LINE < bytes_for(slots) {
+        return Err(AttachError::TooSmall);
+    }
+    Ok(())
+}
+
+/// Says in the first line of a queue that it is there; the rest of it has been written.
+fn announce<W: Words>(words: &W, magic: u64, slots: u32) {
+    // Relaxed: ordered by the magic.
+    words.line(0).store(1, u64::from(slots), Ordering::Relaxed);
+    // Release: pairs with the Acquire load in `announced`; who sees the magic sees the rest.
+    words.line(0).store(0, magic, Ordering::Release);
+}
+
+/// The slots of a queue that was announced with `magic`, and whose slots begin at line `first`.
+fn announced<W: Words>(
+    words: &W,
+    magic: u64,
+    first: usize,
+    bytes_for: fn(u32) -> usize,
+) -> Result<u32, AttachError> {
+    if words.lines() < first {
+        return Err(AttachError::TooSmall);
+    }
+    let line = words.line(0);
+    // Acquire: pairs with the Release store in `announce`.
+    if line.load(0, Ordering::Acquire) != magic {
+        return Err(AttachError::NotAQueue);
+    }
+    // Relaxed: ordered by the magic; read once.
+    let slots = u32::try_from(line.load(1, Ordering::Relaxed)).map_err(|_| AttachError::Slots)?;
+    check_slots(words, slots, bytes_for)?;
+    Ok(slots)
 }
 
 /// What a producer says in its own control block before it reserves.
@@ -201,7 +247,6 @@ impl Intent {
         (self.0 >> 1) as u32 & 0x7fff
     }
 
-    /// Announces `self` in `word`.
     #[inline]
     pub(crate) fn announce(self, word: &AtomicU64) {
         // Release: pairs with the Acquire load in `Producers::intent`. The fetch-and-add on R

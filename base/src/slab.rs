@@ -1,4 +1,4 @@
-//! A slab whose keys carry a generation, so that a stale key finds nothing instead of a stranger.
+//! A slab whose keys carry a generation, so that a stale key finds nothing instead of another entry.
 //!
 //! Keys travel on the wire in place of pointers. It is not a map: keys are made by the slab.
 
@@ -213,6 +213,17 @@ impl<T: Default> Recycler<T> {
         (Key::new(index, place.generation), &mut place.value)
     }
 
+    /// The name that the next [`acquire`](Self::acquire) gives, for a value that is needed only if what it
+    /// names does not end at once.
+    #[inline]
+    pub fn upcoming(&mut self) -> Key {
+        if self.free == END {
+            self.grow();
+        }
+        let generation = self.places[self.free as usize].generation;
+        Key::new(self.free, generation.wrapping_add(1))
+    }
+
     #[cold]
     fn grow(&mut self) {
         let index = u32::try_from(self.places.len()).expect("fewer than 2^32 values at once");
@@ -237,6 +248,13 @@ impl<T: Default> Recycler<T> {
         Some(&mut place.value)
     }
 
+    /// The same for a key that was made here and did not travel: it is of a value in use or stale.
+    #[inline(always)]
+    pub fn get_own(&mut self, key: Key) -> Option<&mut T> {
+        let place = self.places.get_mut(key.index() as usize)?;
+        (place.generation == key.generation()).then_some(&mut place.value)
+    }
+
     /// Ends the use of `key`; the value stays as it is for the next user.
     #[inline]
     pub fn release(&mut self, key: Key) {
@@ -250,8 +268,8 @@ impl<T: Default> Recycler<T> {
         self.taken -= 1;
     }
 
-    /// Ends the use of `key` if `end` makes something of its value, which is looked up once. `None`: it is
-    /// not in use; `Some(None)`: it stays so.
+    /// Ends the use of `key`, which did not travel, if `end` makes something of its value, which is looked up
+    /// once. `None`: it is not in use; `Some(None)`: it stays in use.
     #[inline(always)]
     pub fn release_with<R>(
         &mut self,
@@ -259,7 +277,7 @@ impl<T: Default> Recycler<T> {
         end: impl FnOnce(&mut T) -> Option<R>,
     ) -> Option<Option<R>> {
         let place = self.places.get_mut(key.index() as usize)?;
-        if place.generation != key.generation() || key.generation() & 1 == 0 {
+        if place.generation != key.generation() {
             return None;
         }
         let Some(result) = end(&mut place.value) else { return Some(None) };
@@ -285,7 +303,11 @@ mod tests {
     #[test]
     fn recycled_values_stay_and_stale_keys_find_nothing() {
         let mut slab: Recycler<Vec<u8>> = Recycler::with_capacity(1);
+        let named = slab.upcoming();
+        assert_eq!((slab.get(named), slab.len()), (None, 0));
+        assert_eq!(slab.upcoming(), named);
         let (first, value) = slab.acquire();
+        assert_eq!(first, named);
         value.push(1);
         assert_eq!(slab.get(first), Some(&vec![1]));
         slab.release(first);
@@ -293,8 +315,10 @@ mod tests {
         assert_eq!((slab.get(first), slab.len()), (None, 0));
         // A key with the generation of a free place is no key.
         assert_eq!(slab.get(Key::from_wire(2 << 32)), None);
+        let named = slab.upcoming();
         let (second, value) = slab.acquire();
         assert_eq!((&*value, second.index()), (&vec![1], first.index()));
+        assert_eq!(second, named);
         assert_eq!(slab.get_mut(first), None);
         assert_eq!(slab.iter().count(), 1);
         assert_eq!(slab.release_with(first, |_| Some(())), None);

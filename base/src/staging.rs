@@ -31,14 +31,14 @@
 //! A stray write must not make a member wait for ever, or be taken for progress:
 //!
 //! (6) Every word of progress has a check of its number, of what it says and of whose it is. (7) A member
-//! that waits for long looks at everything ([`Member::look`]): its own words must be what it stored, and no word
+//! that waits for long looks at everything ([`StagingMember::poll`]): its own words must be what it stored, and no word
 //! may be damaged. (8) Who finds damage says so in its own words, which it never changes again, so that
 //! every other member finds it. (9) Data is not checked, as that of messages is not; lengths are, by what
-//! members [state](Member::state).
+//! members [state](StagingMember::state).
 //!
 //! It does not wait, wake or know of deaths: that is the caller's part, as it is for [`barrier`](crate::barrier).
 
-use crate::barrier::Damaged;
+use crate::barrier::StrayWrite;
 use crate::doorbell::{heavy_fence, light_fence};
 use crate::sync::LINE;
 use crate::sync::atomic::{Ordering, fence};
@@ -90,12 +90,10 @@ impl Geometry {
         (self.cells_line() + CELLS as usize * self.ranks as usize * self.cell_lines()) * LINE
     }
 
-    /// The first line of the cells.
     const fn cells_line(self) -> usize {
         self.slots_line() + self.slots as usize * self.slot_lines()
     }
 
-    /// The first line of the slots.
     const fn slots_line(self) -> usize {
         TABLES + 3 * self.table_lines()
     }
@@ -113,7 +111,6 @@ impl Geometry {
         1 + self.slot_bytes / LINE
     }
 
-    /// The first line of the slot of a step.
     const fn slot_line(self, step: u64) -> usize {
         let slot = (step % self.slots as u64) as usize;
         self.slots_line() + slot * self.slot_lines()
@@ -132,7 +129,7 @@ impl Geometry {
 /// What a member can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the kinds of progress")]
-pub enum Progress {
+pub enum StagingProgress {
     /// A member has written this step.
     Written(u32, u64),
     /// A member has finished this step.
@@ -143,11 +140,11 @@ pub enum Progress {
     Stated(u32, u64),
 }
 
-use Progress::{Combined, Finished, Stated, Written};
+use StagingProgress::{Combined, Finished, Stated, Written};
 
 /// What one member knows, outside of the memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Member {
+pub struct StagingMember {
     geometry: Geometry,
     rank: u32,
     /// Steps of collectives that have ended.
@@ -168,7 +165,7 @@ pub struct Member {
     failed: bool,
 }
 
-impl Member {
+impl StagingMember {
     /// The member `rank`, before the first step.
     pub const fn new(rank: u32, geometry: Geometry) -> Self {
         let (ended, written, finished, free) = (0, 0, 0, 0);
@@ -190,7 +187,7 @@ impl Member {
         &mut self,
         memory: &W,
         step: u64,
-    ) -> Result<Option<Progress>, Damaged> {
+    ) -> Result<Option<StagingProgress>, StrayWrite> {
         let before = step.saturating_sub(self.geometry.slots.into());
         if self.free >= before {
             return Ok(None);
@@ -265,7 +262,11 @@ impl Member {
     /// # Errors
     /// When a word is damaged.
     #[inline]
-    pub fn is_there<W: Words>(&self, memory: &W, what: Progress) -> Result<bool, Damaged> {
+    pub fn is_there<W: Words>(
+        &self,
+        memory: &W,
+        what: StagingProgress,
+    ) -> Result<bool, StrayWrite> {
         let (Written(_, step) | Finished(_, step) | Combined(step) | Stated(_, step)) = what;
         // Rules 2 to 4: pairs with the Release of `publish`.
         Ok(self.load(memory, what, Ordering::Acquire)? >= step)
@@ -276,7 +277,7 @@ impl Member {
     ///
     /// # Errors
     /// When a word is damaged.
-    pub fn claims<W: Words>(&self, memory: &W, step: u64) -> Result<bool, Damaged> {
+    pub fn claims<W: Words>(&self, memory: &W, step: u64) -> Result<bool, StrayWrite> {
         // Rule 4: between the store of `write` and the loads below; pairs with the same fence of other members.
         fence(Ordering::SeqCst);
         let Some(before) = self.unclaimed(memory, step)? else { return Ok(false) };
@@ -290,12 +291,12 @@ impl Member {
     ///
     /// # Errors
     /// When a word is damaged.
-    pub fn can_claim<W: Words>(&self, memory: &W, step: u64) -> Result<bool, Damaged> {
+    pub fn can_claim<W: Words>(&self, memory: &W, step: u64) -> Result<bool, StrayWrite> {
         Ok(self.unclaimed(memory, step)?.is_some())
     }
 
     /// What a step's slot has instead of a claim, when all have written it.
-    fn unclaimed<W: Words>(&self, memory: &W, step: u64) -> Result<Option<u64>, Damaged> {
+    fn unclaimed<W: Words>(&self, memory: &W, step: u64) -> Result<Option<u64>, StrayWrite> {
         for rank in (0..self.geometry.ranks).filter(|&rank| rank != self.rank) {
             if !self.is_there(memory, Written(rank, step))? {
                 return Ok(None);
@@ -316,7 +317,7 @@ impl Member {
 
     /// States that this member is about to sleep until something happens; it has to ask
     /// [`is_there`](Self::is_there) once more before it does (rule 5).
-    pub fn announce_sleep<W: Words>(&self, memory: &W, what: Progress) {
+    pub fn announce_sleep<W: Words>(&self, memory: &W, what: StagingProgress) {
         let (kind, rank, step) = match what {
             Written(rank, step) => (0, rank, step),
             Finished(rank, step) => (1, rank, step),
@@ -351,19 +352,19 @@ impl Member {
     ///
     /// # Errors
     /// When a word is damaged (rule 7), or another member has found damage.
-    pub fn look<W: Words>(&self, memory: &W) -> Result<(), Damaged> {
+    pub fn poll<W: Words>(&self, memory: &W) -> Result<(), StrayWrite> {
         for rank in 0..self.geometry.ranks {
             // Relaxed, both: nothing is read because of them.
             let written = self.load(memory, Written(rank, 0), Ordering::Relaxed)?;
             let finished = self.load(memory, Finished(rank, 0), Ordering::Relaxed)?;
             if rank == self.rank && (written, finished) != (self.written, self.finished) {
-                return Err(Damaged("the own progress"));
+                return Err(StrayWrite("the own progress"));
             }
         }
         // Relaxed: as above.
         match self.load(memory, Stated(self.rank, self.stated), Ordering::Relaxed)? == self.stated {
             true => Ok(()),
-            false => Err(Damaged("what this member has stated")),
+            false => Err(StrayWrite("what this member has stated")),
         }
     }
 
@@ -381,7 +382,7 @@ impl Member {
         light_fence();
     }
 
-    fn publish<W: Words>(&self, memory: &W, what: Progress) -> bool {
+    fn publish<W: Words>(&self, memory: &W, what: StagingProgress) -> bool {
         let (line, at) = self.place(what);
         let word = match what {
             Written(rank, step) => encode(WRITTEN, rank, step),
@@ -399,7 +400,12 @@ impl Member {
 
     /// How far somebody is.
     #[inline]
-    fn load<W: Words>(&self, memory: &W, what: Progress, order: Ordering) -> Result<u64, Damaged> {
+    fn load<W: Words>(
+        &self,
+        memory: &W,
+        what: StagingProgress,
+        order: Ordering,
+    ) -> Result<u64, StrayWrite> {
         let (line, at) = self.place(what);
         let word = memory.line(line).load(at, order);
         let step = word >> CHECK_BITS;
@@ -414,8 +420,8 @@ impl Member {
         };
         match is_right {
             true => Ok(step),
-            false if word == POISON => Err(Damaged("something, as another member has found,")),
-            false => Err(Damaged("the progress of a member")),
+            false if word == POISON => Err(StrayWrite("something, as another member has found,")),
+            false => Err(StrayWrite("the progress of a member")),
         }
     }
 
@@ -425,7 +431,7 @@ impl Member {
         &self,
         memory: &W,
         rank: u32,
-        over: impl FnOnce(Progress) -> bool,
+        over: impl FnOnce(StagingProgress) -> bool,
     ) -> bool {
         let (line, at) = self.sleep_at(rank);
         let line = memory.line(line);
@@ -451,7 +457,7 @@ impl Member {
         (step % self.geometry.slots as u64) as u32
     }
 
-    const fn place(&self, what: Progress) -> (usize, usize) {
+    const fn place(&self, what: StagingProgress) -> (usize, usize) {
         match what {
             Written(rank, _) => self.table_at(0, rank),
             Finished(rank, _) => self.table_at(1, rank),

@@ -44,8 +44,10 @@ impl<'a> View<'a> {
     /// Makes a view of `len` bytes at `start`.
     ///
     /// # Safety
-    /// - `start .. start + len` must be mapped, readable and writable during the whole of `'a`.
-    /// - No `&[u8]` or `&mut [u8]` to these bytes may be used during `'a`, except an empty one.
+    /// - `start .. start + len` must be mapped and readable during the whole of `'a`. They must be writable where
+    ///   the view is handed to what may write it, as safe code can.
+    /// - No `&mut [u8]` to these bytes may be used during `'a`, and no `&[u8]` where anybody may write them, through the
+    ///   view or otherwise; except an empty one.
     #[inline]
     pub const unsafe fn from_raw(start: *mut u8, len: usize) -> Self {
         Self { start, len, mapping: PhantomData }
@@ -111,8 +113,8 @@ impl<'a> View<'a> {
     #[inline]
     pub fn copy_in(self, from: &[u8]) -> usize {
         let n = self.len.min(from.len());
-        // SAFETY: `n` bytes are inside the view and inside `from`; they do not overlap by the
-        // promise to `from_raw`.
+        // SAFETY: `n` bytes are inside the view and inside `from`; by the promise to `from_raw` they are writable and
+        // do not overlap.
         unsafe { copy_to_shared(from.as_ptr(), self.start, n) };
         n
     }
@@ -126,8 +128,8 @@ impl<'a> View<'a> {
         if !at.cast::<u64>().is_aligned() {
             return None;
         }
-        // SAFETY: the 8 bytes are inside the view, so mapped and writable for all of `'a` by the
-        // promise to `from_raw`, and aligned as was just checked. An atomic may be shared with
+        // SAFETY: the 8 bytes are inside the view, so mapped and, where a word of them is asked for, writable for all
+        // of `'a` by the promise to `from_raw`, and aligned as was just checked. An atomic may be shared with
         // writers anywhere, and every bit pattern is valid for it.
         Some(unsafe { crate::sync::atomic::AtomicU64::from_ptr(at.cast()) })
     }
@@ -156,53 +158,11 @@ impl<'a> View<'a> {
     pub fn append_to(self, out: &mut Vec<u8>) {
         out.reserve(self.len);
         let end = out.len();
-        // SAFETY: `reserve` made room for `self.len` bytes behind `end`, which are written before
+        // SAFETY: `reserve` made space for `self.len` bytes behind `end`, which are written before
         // they count; the vector's memory does not overlap the view by the promise to `from_raw`.
         unsafe {
             copy_from_shared(self.start, out.as_mut_ptr().add(end), self.len);
             out.set_len(end + self.len);
-        }
-    }
-}
-
-/// Copies `n` bytes; the sizes of a short message without a call.
-///
-/// # Safety
-/// `from` must be readable and `to` writable for `n` bytes, and they must not overlap.
-#[inline]
-pub unsafe fn copy_small(from: *const u8, to: *mut u8, n: usize) {
-    // Two overlapping moves cover 8..=16, 17..=32 and 33..=64 bytes: no loop, no call, few branches.
-    // SAFETY: every access below is of `n` bytes or less from the start or the end of the two
-    // ranges, which the caller promised.
-    unsafe {
-        if n == 8 {
-            to.cast::<u64>().write_unaligned(from.cast::<u64>().read_unaligned());
-        } else if n > 64 {
-            std::ptr::copy_nonoverlapping(from, to, n);
-        } else if n > 32 {
-            let head = from.cast::<[u64; 4]>().read_unaligned();
-            let tail = from.add(n - 32).cast::<[u64; 4]>().read_unaligned();
-            to.cast::<[u64; 4]>().write_unaligned(head);
-            to.add(n - 32).cast::<[u64; 4]>().write_unaligned(tail);
-        } else if n > 16 {
-            let head = from.cast::<[u64; 2]>().read_unaligned();
-            let tail = from.add(n - 16).cast::<[u64; 2]>().read_unaligned();
-            to.cast::<[u64; 2]>().write_unaligned(head);
-            to.add(n - 16).cast::<[u64; 2]>().write_unaligned(tail);
-        } else if n > 8 {
-            let head = from.cast::<u64>().read_unaligned();
-            let tail = from.add(n - 8).cast::<u64>().read_unaligned();
-            to.cast::<u64>().write_unaligned(head);
-            to.add(n - 8).cast::<u64>().write_unaligned(tail);
-        } else if n >= 4 {
-            let head = from.cast::<u32>().read_unaligned();
-            let tail = from.add(n - 4).cast::<u32>().read_unaligned();
-            to.cast::<u32>().write_unaligned(head);
-            to.add(n - 4).cast::<u32>().write_unaligned(tail);
-        } else {
-            for i in 0..n {
-                to.add(i).write(from.add(i).read());
-            }
         }
     }
 }

@@ -11,7 +11,7 @@
 //! A line has two kinds of words. *Shared words* are loaded, stored and added to atomically, by
 //! several sides at once. *Body words* are written by one side and read by the other after a
 //! shared word has published them: plain memory accesses, and under loom an access out of order
-//! is reported as a race. A word is used in one of the two ways only.
+//! is reported as a race. Every word is of one of the two kinds only.
 //!
 //! **Remote homes.** The words of a peer behind a network are reached by posted operations that
 //! complete later or fail, which no method here can say. There are two ways to have them:
@@ -29,9 +29,10 @@
 use std::fmt::Debug;
 use std::marker::PhantomData;
 
+use crate::copy::copy_bytes;
 use crate::sync::LINE;
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::view::{View, copy_small, prefetch_to_write};
+use crate::view::{View, prefetch_to_write};
 
 /// Words in a line.
 pub const LINE_WORDS: usize = LINE / 8;
@@ -160,7 +161,7 @@ impl DirectWords {
     /// # Safety
     /// - The viewed memory must stay mapped, readable and writable, as long as this value, a copy
     ///   of it or a queue side made of them is used, whatever the lifetime of `view` says.
-    /// - Whoever else uses this memory must use it as words of the same queue, or be a damaged
+    /// - Every other process that uses this memory must use it as words of the same queue, or be a damaged
     ///   or hostile process, whose writes are only ever taken for data.
     #[inline]
     pub unsafe fn from_view(view: View<'_>) -> Option<Self> {
@@ -237,7 +238,7 @@ impl<'a> DirectLine<'a> {
     /// `len` bytes from `word` on, fewer at the end of the line.
     #[inline]
     pub fn bytes(self, word: usize, len: usize) -> View<'a> {
-        let len = len.min(room(word));
+        let len = len.min(space(word));
         // SAFETY: `word` is below eight and `len` ends within the line, which is mapped for `'a`.
         unsafe { View::from_raw(self.address(word).cast(), len) }
     }
@@ -261,7 +262,7 @@ unsafe fn shared_at<'a>(_word: *mut u64) -> &'a AtomicU64 {
 
 /// Bytes from `word` to the end of its line.
 #[inline]
-const fn room(word: usize) -> usize {
+const fn space(word: usize) -> usize {
     LINE - word * 8
 }
 
@@ -324,17 +325,17 @@ impl LineWords for DirectLine<'_> {
 
     #[inline]
     fn put(self, word: usize, bytes: &[u8]) {
-        let n = bytes.len().min(room(word));
+        let n = bytes.len().min(space(word));
         // SAFETY: `n` bytes from `word` are inside the line and inside `bytes`; a slice of ours
         // never overlaps queue memory, by the promise to `View::from_raw` behind `from_view`.
-        unsafe { copy_small(bytes.as_ptr(), self.address(word).cast(), n) }
+        unsafe { copy_bytes(bytes.as_ptr(), self.address(word).cast(), n) }
     }
 
     #[inline]
     fn get(self, word: usize, out: &mut [u8]) {
-        let n = out.len().min(room(word));
+        let n = out.len().min(space(word));
         // SAFETY: as for `put`, in the other direction.
-        unsafe { copy_small(self.address(word).cast(), out.as_mut_ptr(), n) }
+        unsafe { copy_bytes(self.address(word).cast(), out.as_mut_ptr(), n) }
     }
 
     #[inline]
@@ -370,7 +371,7 @@ pub use loom_home::{LoomLine, LoomWords};
 #[cfg(not(bowline_loom))]
 pub use view_home::{ViewLine, ViewWords};
 
-pub mod told;
+pub mod checked_word;
 
 #[cfg(not(bowline_loom))]
 mod heap_home;

@@ -21,7 +21,8 @@
 //!    not `Send`, so that this is one thread at a time.
 //! 3. BESIDE and FREE are left by compare-and-swap alone (Acquire). The thread that has left one of them is the only one
 //!    that changes the word until it returns there, by a store (Release): no other thread has a transition from a word with
-//!    a mark or from CLAIMED.
+//!    a mark or from CLAIMED. ALONE says that there never was a remote handle: one is made by the owner, which under
+//!    claims is the thread that has one, and the end of the sharing leads to BESIDE if one was ever made.
 //! 4. From CLAIMED only the thread enters that claimed: its token lies beside the word. A claim is released by that
 //!    thread, and not while its guard lives.
 //! 5. A signal handler may only [try](RemoteHandle::try_enter): the code that it interrupted may be inside and
@@ -47,7 +48,7 @@ use std::sync::Arc;
 
 pub use shared::{Driven, Parker, SharedLock};
 
-use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use crate::sync::{spin_loop, thread_token, yield_now};
 
 /// Marks of the word.
@@ -79,6 +80,9 @@ struct Core<T> {
     /// The thread that has claimed; 0 for none. A thread finds its own token here only if it has stored it itself
     /// and not taken it back: so Relaxed suffices for the question whether it is the caller.
     claimer: AtomicUsize,
+    /// A remote handle was made. Only the owner writes it. Relaxed: the end of the sharing has claimed, and so sees what
+    /// the owner did before.
+    has_remotes: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -190,6 +194,7 @@ impl<T> WorkerLock<T> {
         let core = Core {
             word: AtomicU32::new(ALONE),
             claimer: AtomicUsize::new(0),
+            has_remotes: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         };
         Self { core: Arc::new(core), _not_sync: PhantomData }
@@ -235,14 +240,19 @@ impl<T> WorkerLock<T> {
     /// until the last handle is gone.
     ///
     /// # Panics
-    /// When the owner is inside.
+    /// When the owner is inside; in the mode several, when the caller has not claimed the lock.
     pub fn remote(&self) -> RemoteHandle<T> {
-        // Relaxed: rule 2; how the handle comes to another thread orders what the owner did before.
-        match self.core.word.load(Ordering::Relaxed) {
+        // Acquire: as in `enters`.
+        match self.core.word.load(Ordering::Acquire) {
+            // Relaxed: rule 2; how the handle comes to another thread orders what the owner did before.
             ALONE => self.core.word.store(BESIDE, Ordering::Relaxed),
-            word if word & OWNER_IN != 0 => entered_twice(),
-            _ => {}
+            word if word & !REMOTE_IN == BESIDE => {}
+            // The sharing cannot end meanwhile: the claim borrows it.
+            CLAIMED if self.core.is_claimer() => {}
+            _ => entered_twice(),
         }
+        // Relaxed: see the field.
+        self.core.has_remotes.store(true, Ordering::Relaxed);
         RemoteHandle { core: Arc::clone(&self.core) }
     }
 
@@ -251,8 +261,8 @@ impl<T> WorkerLock<T> {
     /// # Panics
     /// When the owner is inside, or the mode is several.
     fn share(&self) -> Claims<T> {
-        // Relaxed: as in `remote`.
-        match self.core.word.load(Ordering::Relaxed) {
+        // As in `remote`.
+        match self.core.word.load(Ordering::Acquire) {
             ALONE => self.core.word.store(FREE, Ordering::Relaxed),
             word if word & !REMOTE_IN == BESIDE => wait_until(|| self.core.swap(BESIDE, FREE)),
             word if word & OWNER_IN != 0 => entered_twice(),
@@ -390,8 +400,8 @@ impl<T> Drop for Claims<T> {
         if claimed {
             // Relaxed: see the field.
             self.0.claimer.store(0, Ordering::Relaxed);
-            // Two: the owner's and this. Where there is a remote handle there are more, and only the owner makes the first.
-            let mode = if Arc::strong_count(&self.0) > 2 { BESIDE } else { ALONE };
+            // Relaxed: see the field.
+            let mode = if self.0.has_remotes.load(Ordering::Relaxed) { BESIDE } else { ALONE };
             // Release: pairs with the Acquires in `swap` and of the owner.
             self.0.word.store(mode, Ordering::Release);
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::BenchError;
 use crate::command::Launch;
+use crate::context::Context;
 use crate::error::file;
-use crate::run::Context;
 
 const SOURCES: [(&str, &str); 6] = [
     ("mpibench.h", include_str!("../peers/mpibench.h")),
@@ -45,7 +45,7 @@ pub(crate) fn mpibench(context: &Context, id: &str, mpicc: &Path) -> Result<Path
         .args(["-O2", "-std=gnu11", "-o"])
         .args([unfinished.to_string_lossy()])
         .args(objects)
-        .way_out("install the peer's compiler wrapper (Debian: libmpich-dev) and a C compiler")
+        .remedy("install the peer's compiler wrapper (Debian: libmpich-dev) and a C compiler")
         .run()?;
     fs::rename(&unfinished, &program).map_err(file("rename", unfinished))?;
     Ok(program)

@@ -31,7 +31,7 @@ pub(crate) struct Launch {
     /// It is ended after this time.
     pub(crate) time_limit: Duration,
     /// How to get the program if it is not there.
-    way_out: String,
+    remedy: String,
     /// What errors call it, if not by the program's name.
     title: Option<String>,
 }
@@ -54,7 +54,7 @@ impl Launch {
             env: Vec::new(),
             cpus: Vec::new(),
             time_limit,
-            way_out: "install it".to_owned(),
+            remedy: "install it".to_owned(),
             title: None,
         }
     }
@@ -74,8 +74,8 @@ impl Launch {
         self
     }
 
-    pub(crate) fn way_out(mut self, way_out: &str) -> Self {
-        way_out.clone_into(&mut self.way_out);
+    pub(crate) fn remedy(mut self, remedy: &str) -> Self {
+        remedy.clone_into(&mut self.remedy);
         self
     }
 
@@ -103,7 +103,7 @@ impl Launch {
         let failed = |source| BenchError::Start {
             program: name.clone(),
             source,
-            way_out: self.way_out.clone(),
+            remedy: self.remedy.clone(),
         };
         // Output goes to files: a pipe would stay open as long as any lost grandchild lives.
         let stdout = tempfile::tempfile().map_err(failed)?;
@@ -189,7 +189,7 @@ impl Running {
         self.child.wait().map_err(|source| BenchError::Start {
             program: self.name.clone(),
             source,
-            way_out: "its end could not be awaited".to_owned(),
+            remedy: "its end could not be awaited".to_owned(),
         })
     }
 
@@ -288,7 +288,7 @@ fn read_all(file: &mut File) -> String {
     }
 }
 
-/// The part of a failed program's output that tells why: lines that speak of an error, else the
+/// The part of a failed program's output that says why: lines that speak of an error, else the
 /// last ones, shortened to something that fits into a table's footnote.
 fn telling_part(stderr: &str, stdout: &str) -> String {
     let lines: Vec<&str> = stderr
@@ -303,11 +303,11 @@ fn telling_part(stderr: &str, stdout: &str) -> String {
             .iter()
             .any(|word| line.contains(word))
     };
-    let mut told: Vec<&str> = lines.iter().filter(speaks).take(3).copied().collect();
-    if told.is_empty() {
-        told = lines[lines.len().saturating_sub(2)..].to_vec();
+    let mut shown: Vec<&str> = lines.iter().filter(speaks).take(3).copied().collect();
+    if shown.is_empty() {
+        shown = lines[lines.len().saturating_sub(2)..].to_vec();
     }
-    shorten(&told.join(" | "), 300)
+    shorten(&shown.join(" | "), 300)
 }
 
 /// `word` as one word of a shell's command line.
@@ -332,13 +332,13 @@ mod tests {
     }
 
     #[test]
-    fn output_and_failure_are_told() {
+    fn output_and_failure_are_reported() {
         let limit = Duration::from_secs(20);
         assert_eq!(shell("echo $A", limit).env("A", "b").run().unwrap().stdout, "b\n");
         let error = shell("echo x; echo 'error: why' >&2; exit 3", limit).run().unwrap_err();
         let text = error.to_string();
         assert!(text.contains("error: why") && text.contains('3'), "{text}");
-        let error = Launch::new("no-such-program", limit).way_out("get it").run().unwrap_err();
+        let error = Launch::new("no-such-program", limit).remedy("get it").run().unwrap_err();
         assert!(error.to_string().ends_with("get it"));
     }
 

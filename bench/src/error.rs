@@ -19,7 +19,7 @@ pub enum BenchError {
         source: io::Error,
     },
     /// A program could not be started.
-    #[error("cannot start {program}: {source}; {way_out}")]
+    #[error("cannot start {program}: {source}; {remedy}")]
     Start {
         /// The program's name.
         program: String,
@@ -27,7 +27,7 @@ pub enum BenchError {
         #[source]
         source: io::Error,
         /// How to get the program.
-        way_out: String,
+        remedy: String,
     },
     /// A program did not end within its time limit and was ended.
     #[error("{program} gave no result within {seconds:.0} s")]
@@ -44,7 +44,7 @@ pub enum BenchError {
         program: String,
         /// The exit status.
         status: String,
-        /// The telling part of what it wrote.
+        /// The part of what it wrote that says why.
         output: String,
     },
     /// A program ended well, but the wanted figure is not in its output.
@@ -58,12 +58,12 @@ pub enum BenchError {
         output: String,
     },
     /// A program or package that a peer needs is not there.
-    #[error("{what} is missing; {way_out}")]
+    #[error("{what} is missing; {remedy}")]
     Missing {
         /// What is missing.
         what: String,
         /// How to get it.
-        way_out: String,
+        remedy: String,
     },
     /// A run over a network moved less through its device than its messages need.
     #[error(
@@ -83,13 +83,13 @@ pub enum BenchError {
         /// Bytes of the messages.
         needed_bytes: u64,
     },
-    /// One start gave several figures, and failed for the reason told.
+    /// One start gave several figures, and failed for this reason.
     #[error("{0}")]
     SharedStart(String),
     /// The quick run leaves this out.
     #[error("not part of the quick run; run without --quick")]
     LeftOut,
-    /// The quick run's time was over before this figure's turn.
+    /// The quick run's time was over before this figure was measured.
     #[error("the quick run's time was over; run without --quick, or on an idle machine")]
     OutOfTime,
     /// A filter matches nothing, so that the run would prove nothing.

@@ -57,7 +57,7 @@ impl Hosts {
                 .args([format!(
                     "mount -t sysfs none /sys && hostname {name} && exec sleep infinity"
                 )])
-                .way_out("install util-linux")
+                .remedy("install util-linux")
                 .start()
         };
         let mut sleepers: Vec<Running> = names.iter().map(start).collect::<Result<_, _>>()?;
@@ -157,8 +157,8 @@ impl Hosts {
 }
 
 /// The error of hosts that are not there.
-pub(crate) fn missing(way_out: String) -> BenchError {
-    BenchError::Missing { what: "hosts, which are network namespaces,".to_owned(), way_out }
+pub(crate) fn missing(remedy: String) -> BenchError {
+    BenchError::Missing { what: "hosts, which are network namespaces,".to_owned(), remedy }
 }
 
 fn wait_for(

@@ -1,7 +1,7 @@
 //! Jobs of the benchmark program under chosen settings, one after the other: what experiments are made of.
 //!
 //! The caller says which contestants there are, each a library with variables of the
-//! environment, and which figures are wanted; [`Jobs::in_turns`] lets them take turns, so that drift of the machine's
+//! environment, and which figures are wanted; [`Jobs::alternately`] lets them take turns, so that drift of the machine's
 //! speed (frequency, background load) affects all of them alike. Results are checked by the program itself.
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
 use crate::command::Launch;
+use crate::context::Context;
 use crate::delayed::{Forwarded, Ping, RelayOptions};
 use crate::metric::{Wire, median};
 use crate::options::PeersOptions;
-use crate::run::Context;
 use crate::source::mpi::Mpi;
 use crate::source::mpi_peers;
 
@@ -250,7 +250,7 @@ impl Jobs {
     /// # Errors
     /// When a job of Bowline fails, takes longer than its time limit or does not print what was ordered. A peer
     /// that does so has no figures from then on; so has Bowline with variables if `may_fail`.
-    pub fn in_turns(
+    pub fn alternately(
         &mut self,
         ranks: u32,
         contestants: &[Contestant],
@@ -265,8 +265,8 @@ impl Jobs {
             if !self.has_time(amount, begin, round, ranks) {
                 break;
             }
-            for turn in 0..contestants.len() {
-                let place = (turn + round) % contestants.len();
+            for nth in 0..contestants.len() {
+                let place = (nth + round) % contestants.len();
                 let contestant = &contestants[place];
                 if failed[place] {
                     continue;
@@ -410,7 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_tell_medians_and_minima() {
+    fn rounds_give_medians_and_minima() {
         let rounds = Rounds {
             medians_ns: vec![5.0, 1.0, 3.0],
             minima_ns: vec![2.0, 0.5, 1.0],

@@ -8,7 +8,7 @@
 //! [`run_networks`] does the same over TCP: through the loopback device, and between two network
 //! namespaces with a veth pair between them.
 //!
-//! What it is not: a gate. Wall-clock figures of a shared machine report, they do not judge; each
+//! What it is not: a check that can fail. Wall-clock figures of a shared machine report, they do not judge; each
 //! row therefore carries its spread over the rounds, and the report carries the background load.
 //!
 //! Invariants: a peer that cannot be installed, started or parsed appears in the report with the
@@ -27,6 +27,7 @@
 
 mod build;
 mod command;
+mod context;
 mod delayed;
 mod error;
 mod hosts;
@@ -51,6 +52,5 @@ pub use load::RoundLoad;
 pub use metric::{Metric, Sample, Test, Unit, Wire};
 pub use options::PeersOptions;
 pub use plot::font::register as register_font;
-pub use report::{Machine, Missing, PeersReport, Row, SourceNote};
+pub use report::{Machine, Missing, PeersReport, Role, Row, SourceNote};
 pub use run::{run, run_collectives, run_grid, run_networks};
-pub use source::Role;

@@ -156,7 +156,7 @@ impl Test {
         [Self::TypeVector, Self::TypeBlocks, Self::TypeIndexed, Self::TypeStruct].contains(&self)
     }
 
-    /// Whether the test fills windows of messages and tells bytes per time.
+    /// Whether the test fills windows of messages and shows bytes per time.
     pub(crate) fn is_bandwidth(self) -> bool {
         let all = [Self::TagBw, Self::MpiBw, Self::AmBw, Self::StreamBw, Self::PutBw, Self::GetBw];
         all.contains(&self)
@@ -363,9 +363,9 @@ fn short_size(bytes: u64) -> String {
 pub struct Sample {
     /// Median of the in-run samples, ns per operation.
     pub median_ns: f64,
-    /// 99th percentile of the in-run samples, ns per operation, where the program tells it.
+    /// 99th percentile of the in-run samples, ns per operation, where the program shows it.
     pub p99_ns: Option<f64>,
-    /// Smallest in-run sample, ns per operation, where the program tells it.
+    /// Smallest in-run sample, ns per operation, where the program shows it.
     pub min_ns: Option<f64>,
 }
 
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_what_sets_metrics_apart() {
+    fn names_say_what_sets_metrics_apart() {
         assert_eq!(Metric::pair(Test::MpiLat, 8).to_string(), "mpi_lat-8");
         assert_eq!(Metric::pair(Test::TagBw, 65_536).to_string(), "tag_bw-64k");
         assert_eq!(Metric::pair(Test::TagBw, 4 << 20).to_string(), "tag_bw-4m");

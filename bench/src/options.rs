@@ -97,7 +97,7 @@ impl PeersOptions {
         for cpu in [first, second] {
             if cpu >= CpuSet::MAX_CPU || !allowed.is_set(cpu) {
                 return Err(cpus_error(format!(
-                    "CPU {cpu} is not available to this process; taskset -p $$ tells which are"
+                    "CPU {cpu} is not available to this process; taskset -p $$ shows which are"
                 )));
             }
         }

@@ -9,8 +9,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::BenchError;
+use crate::report::Role;
 use crate::report::{PeersReport, Row};
-use crate::source::Role;
 use crate::table::number;
 
 pub(crate) mod font;
@@ -24,12 +24,19 @@ const VALUE: i32 = 70;
 
 type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
 
+impl PeersReport {
+    /// Draws the figures into a PNG file.
+    pub fn plot(&self, path: &Path) -> Result<(), BenchError> {
+        draw(self, path)
+    }
+}
+
 /// Draws `report` into the PNG file `path`.
-pub(crate) fn draw(report: &PeersReport, path: &Path) -> Result<(), BenchError> {
+fn draw(report: &PeersReport, path: &Path) -> Result<(), BenchError> {
     let failed = |reason: String| BenchError::Plot { path: path.to_path_buf(), reason };
     let panels: Vec<&[Row]> = report.rows.chunk_by(|a, b| a.name == b.name).collect();
     if panels.is_empty() {
-        return Err(failed("there are no figures; the table tells why".to_owned()));
+        return Err(failed("there are no figures; the table says why".to_owned()));
     }
     font::register().map_err(failed)?;
     let lines: Vec<&[&[Row]]> = panels.chunks(COLUMNS).collect();

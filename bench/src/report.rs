@@ -13,7 +13,6 @@ use crate::error::file;
 use crate::load::RoundLoad;
 use crate::metric::{Metric, Sample, Unit, median};
 use crate::plan::Plan;
-use crate::source::Role;
 
 /// A finished comparison.
 #[derive(Debug, Clone, Serialize)]
@@ -47,6 +46,19 @@ pub struct Machine {
     pub kernel: String,
     /// The two CPUs that were used.
     pub cpus: [usize; 2],
+}
+
+/// What a source is in the comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Role {
+    /// Bowline itself.
+    Ours,
+    /// A library that Bowline is compared with.
+    Peer,
+    /// What the machine allows: bare cache lines and system calls.
+    Yardstick,
 }
 
 /// A source that took part.
@@ -115,17 +127,6 @@ impl PeersReport {
     /// Writes the report as JSON.
     pub fn write_json(&self, path: &Path) -> Result<(), BenchError> {
         fs::write(path, self.to_json()).map_err(file("write", path))
-    }
-
-    /// The report as a text table.
-    #[must_use]
-    pub fn table(&self) -> String {
-        crate::table::render(self)
-    }
-
-    /// Draws the figures into a PNG file.
-    pub fn plot(&self, path: &Path) -> Result<(), BenchError> {
-        crate::plot::draw(self, path)
     }
 }
 
@@ -322,7 +323,7 @@ pub(crate) mod tests {
         let mut collector = Collector::new(&plan, [0, 1]);
         collector.source("bowline", Role::Ours, "bowline 0.1.0".to_owned());
         collector.source("ucx-debian", Role::Peer, "version 1.13.1".to_owned());
-        let missing = BenchError::Missing { what: "all".to_owned(), way_out: "get it".to_owned() };
+        let missing = BenchError::Missing { what: "all".to_owned(), remedy: "get it".to_owned() };
         collector.source_missing("impi-wheel", &missing);
         let lat = Metric::pair(Test::TagLat, 8);
         let bw = Metric::pair(Test::TagBw, 8192);

@@ -3,14 +3,12 @@
 //! Within a round the sources of one stage follow each other closely, and every round starts with
 //! another source, so that a change of the machine's mood meets all of them alike.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-
+use crate::context::{Context, Progress};
 use crate::delayed::{DelayedNetwork, RelayOptions};
-use crate::hosts::{self, Hosts};
+use crate::hosts;
 use crate::load::{RoundLoad, Snapshot, listen, load_average};
 use crate::metric::{Metric, Wire};
 use crate::plan::{Comparison, Plan, Stage};
@@ -21,97 +19,6 @@ use crate::{BenchError, PeersOptions};
 
 /// Starts of one source in one stage that may fail before it is not tried any more.
 const FAILURES_MAX: usize = 2;
-
-/// What a source needs to know of the comparison.
-#[derive(Debug)]
-pub(crate) struct Context {
-    /// Where peers are installed and programs compiled, absolute.
-    pub(crate) cache: PathBuf,
-    /// Whether installing is allowed.
-    pub(crate) install: bool,
-    /// The two CPUs.
-    pub(crate) cpus: [usize; 2],
-    /// Timed part of one figure.
-    pub(crate) budget: Duration,
-    /// Time limit of one start.
-    pub(crate) time_limit: Duration,
-    /// Whether this is the quick run.
-    pub(crate) quick: bool,
-    /// The hosts of the runs over a veth pair, or why there are none.
-    veth: Arc<Result<Hosts, BenchError>>,
-    /// The hosts of the runs over a network with delay, or why there are none.
-    delayed: Arc<Result<DelayedNetwork, BenchError>>,
-    /// Where notes to the user go.
-    pub(crate) progress: Progress,
-}
-
-impl Context {
-    /// What jobs need: no plan, and a network with delay if they run over one.
-    pub(crate) fn of_jobs(
-        options: &PeersOptions,
-        network: Option<(u32, &RelayOptions)>,
-    ) -> Result<Self, BenchError> {
-        let cpus = options.checked_cpus()?;
-        let idle = || hosts::missing("no job needs them".to_owned());
-        let delayed = match network {
-            Some((hosts, relay)) => Ok(DelayedNetwork::make(hosts as usize, &cpus, relay)?),
-            None => Err(idle()),
-        };
-        Ok(Self {
-            cache: options.cache_dir()?,
-            install: !options.no_install,
-            cpus,
-            veth: Arc::new(Err(idle())),
-            delayed: Arc::new(delayed),
-            budget: Duration::ZERO,
-            time_limit: Duration::from_secs(60),
-            quick: options.quick,
-            progress: Progress::new(options.quiet),
-        })
-    }
-
-    /// The network with delay, if there is one.
-    pub(crate) fn delayed(&self) -> Option<&DelayedNetwork> {
-        (*self.delayed).as_ref().ok()
-    }
-
-    /// The hosts of the runs over a wire that joins hosts.
-    pub(crate) fn hosts(&self, wire: Wire) -> Result<Option<&Hosts>, BenchError> {
-        let hosts = match wire {
-            Wire::Memory | Wire::Loopback => return Ok(None),
-            Wire::Veth => self.veth.as_ref().as_ref(),
-            Wire::Delayed => self.delayed.as_ref().as_ref().map(DelayedNetwork::hosts),
-        };
-        hosts.map(Some).map_err(|error| BenchError::SharedStart(error.to_string()))
-    }
-}
-
-/// A progress bar on a terminal, lines elsewhere, nothing when asked to be quiet.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    bar: ProgressBar,
-    quiet: bool,
-}
-
-impl Progress {
-    fn new(quiet: bool) -> Self {
-        let bar = if quiet { ProgressBar::hidden() } else { ProgressBar::new(0) };
-        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {
-            bar.set_style(style);
-        }
-        Self { bar, quiet }
-    }
-
-    /// Tells the user something that stays on the screen.
-    pub(crate) fn note(&self, text: &str) {
-        if self.quiet {
-        } else if self.bar.is_hidden() {
-            eprintln!("{text}");
-        } else {
-            self.bar.println(text);
-        }
-    }
-}
 
 /// Runs a comparison. Fails only if nothing can be measured; the failures of single peers are part
 /// of the report.
@@ -230,8 +137,8 @@ fn measure(sources: &[Box<dyn Source>], plan: &Plan, context: &Context, collecto
         for stage in plan.stages(round) {
             let count = jobs.iter().filter(|job| job.stage == stage).count();
             let first = jobs.iter().position(|job| job.stage == stage).unwrap_or(0);
-            for turn in 0..count {
-                let job = &mut jobs[first + (turn + round) % count];
+            for nth in 0..count {
+                let job = &mut jobs[first + (nth + round) % count];
                 let source = &sources[job.source];
                 context.progress.bar.set_message(format!("{} {stage}", source.id()));
                 let late = plan.deadline.is_some_and(|deadline| start.elapsed() > deadline);

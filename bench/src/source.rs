@@ -1,12 +1,11 @@
 //! Where figures come from: Bowline, its peers, and the yardsticks, behind one trait.
 
-use serde::Serialize;
-
 use crate::BenchError;
+use crate::context::Context;
 use crate::metric::{Metric, Sample};
 use crate::options::PeersOptions;
 use crate::plan::{Comparison, Stage};
-use crate::run::Context;
+use crate::report::Role;
 
 mod bowline;
 pub(crate) mod mpi;
@@ -15,19 +14,6 @@ mod ucx;
 mod yardstick;
 
 pub(crate) use yardstick::two_lines_ns;
-
-/// What a source is in the comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Role {
-    /// Bowline itself.
-    Ours,
-    /// A library that Bowline is compared with.
-    Peer,
-    /// What the machine allows: bare cache lines and system calls.
-    Yardstick,
-}
 
 /// The results of one start of a source.
 pub(crate) type Measured = Vec<(Metric, Result<Sample, BenchError>)>;

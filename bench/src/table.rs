@@ -3,15 +3,23 @@
 use std::fmt::Write;
 
 use crate::metric::Wire;
+use crate::report::Role;
 use crate::report::{PeersReport, Row};
-use crate::source::Role;
 
 /// Background load above this is worth a mark, percent.
 const NOISY_PERCENT: f64 = 8.0;
 
+impl PeersReport {
+    /// The report as a text table.
+    #[must_use]
+    pub fn table(&self) -> String {
+        render(self)
+    }
+}
+
 /// Renders the table, one block of rows per metric, then what is missing, the sources and the
 /// rounds.
-pub(crate) fn render(report: &PeersReport) -> String {
+fn render(report: &PeersReport) -> String {
     let mut text = String::new();
     // Writing into a String cannot fail, so that the results are dropped here and below.
     let _ = write_rows(&mut text, &report.rows);
@@ -52,7 +60,7 @@ fn write_rows(text: &mut String, rows: &[Row]) -> std::fmt::Result {
     writeln!(
         text,
         "\n* the best peer. ours is: how many times faster Bowline is; below 1 it is slower. p99: of \
-         the time\n  per operation, converted; - where the program does not tell it."
+         the time\n  per operation, converted; - where the program does not show it."
     )
 }
 

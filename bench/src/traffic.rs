@@ -1,6 +1,6 @@
 //! Proof that messages crossed a network device: its counters before and after a run.
 //!
-//! A library that is told to use TCP may ignore it and stay in shared memory, which gives fine
+//! A library that is asked to use TCP may ignore that and stay in shared memory, which gives fine
 //! figures for the wrong thing. So every run over a network must have moved at least what its
 //! figures say it moved. Other users of the loopback device count too: the proof is good on an
 //! otherwise quiet device, and always good between hosts of ours, which nobody else knows.
@@ -9,8 +9,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use crate::BenchError;
+use crate::context::Context;
 use crate::metric::{Metric, Test, Wire};
-use crate::run::Context;
 
 /// The counters of one device at the start of a run.
 #[derive(Debug)]

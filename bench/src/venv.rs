@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::BenchError;
 use crate::command::Launch;
+use crate::context::Context;
 use crate::error::file;
-use crate::run::Context;
 
 const STAMP: &str = ".bowline-peer";
 const TIME_LIMIT: Duration = Duration::from_secs(600);
@@ -37,7 +37,7 @@ impl Package {
         if !context.install {
             return Err(BenchError::Missing {
                 what: format!("the Python package {wanted}"),
-                way_out: "run without --no-install".to_owned(),
+                remedy: "run without --no-install".to_owned(),
             });
         }
         self.install(context, &dir, &wanted)?;
@@ -50,11 +50,11 @@ impl Package {
         Launch::new("python3", TIME_LIMIT)
             .args(["-m", "venv", "--clear"])
             .args([dir.to_string_lossy()])
-            .way_out("install Python 3 with its venv module (Debian: python3-venv)")
+            .remedy("install Python 3 with its venv module (Debian: python3-venv)")
             .run()?;
         let mut pip = Launch::new(dir.join("bin/python3"), TIME_LIMIT)
             .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
-            .way_out("the environment has no interpreter; remove it and run again");
+            .remedy("the environment has no interpreter; remove it and run again");
         if !self.dependencies {
             pip = pip.args(["--no-deps"]);
         }
@@ -75,6 +75,6 @@ pub(crate) fn site_packages(environment: &Path) -> Result<PathBuf, BenchError> {
     found.sort();
     found.pop().ok_or_else(|| BenchError::Missing {
         what: format!("site-packages below {}", lib.display()),
-        way_out: "remove the environment and run again".to_owned(),
+        remedy: "remove the environment and run again".to_owned(),
     })
 }

@@ -16,7 +16,7 @@ pub(crate) fn make(cpus: [usize; 2]) -> Result<Hosts, BenchError> {
         .args([hosts.id(0).to_string()])
         .args(["type", "veth", "peer", "name", DEVICE, "netns"])
         .args([hosts.id(1).to_string()])
-        .way_out("install iproute2")
+        .remedy("install iproute2")
         .run()?;
     hosts.set_up()?;
     Ok(hosts)

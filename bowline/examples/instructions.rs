@@ -350,7 +350,7 @@ fn measured_tag_window(worker: &Worker, open: &mut VecDeque<RequestId>, room: *m
 
 #[inline(always)]
 fn start_receive(worker: &Worker, room: *mut u8) -> RequestId {
-    // SAFETY: the room has eight bytes and outlives the worker; of what is received nobody looks.
+    // SAFETY: the buffer has eight bytes and outlives the worker; of what is received nobody looks.
     let buffer = unsafe { RecvBuf::borrowed(room, 8) };
     let spec = MatchSpec { space: 0, source: Some(0), tag: 7, tag_mask: u64::MAX };
     worker.recv(spec, buffer).expect("the space is open")
@@ -363,7 +363,7 @@ fn windows(calls: u64) {
     let [a, b] = workers();
     let ep = a.connect(&b.address()).expect("they share memory");
     let room = |place: u64| {
-        // SAFETY: within the rooms, which outlive the workers; the address is only handed on.
+        // SAFETY: within the buffers, which outlive the workers; the address is only handed on.
         unsafe { rooms.add(place as usize % WINDOW) }.cast::<u8>()
     };
     let mut open: VecDeque<_> = (0..WINDOW as u64).map(|at| start_receive(&b, room(at))).collect();
@@ -393,7 +393,7 @@ fn measured_mpi_recv(world: &bowline::mpi::World, word: &mut [u64; 1]) {
 
 fn mpi(calls: u64) {
     // One thread after the other: a batch is there before it is received.
-    let turn = std::sync::Barrier::new(2);
+    let both = std::sync::Barrier::new(2);
     bowline::threads(2, |world| {
         let mut word = [0];
         for round in 0..calls / BATCH + 8 {
@@ -402,14 +402,14 @@ fn mpi(calls: u64) {
                     measured_mpi_send(&world, &[round + i]);
                 }
             }
-            turn.wait();
+            both.wait();
             if world.rank() == 1 {
                 for i in 0..BATCH {
                     measured_mpi_recv(&world, &mut word);
                     assert_eq!(word[0], round + i);
                 }
             }
-            turn.wait();
+            both.wait();
         }
     })
     .expect("two ranks fit into memory");

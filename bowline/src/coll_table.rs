@@ -7,7 +7,7 @@ use std::io::Read;
 use bowline_base::config::{Config, Setting};
 use bowline_model::coll::tuned::{LONGEST, Tuned};
 
-use crate::stack::StackError;
+use crate::error::StackError;
 
 bowline_base::settings! {
     /// Settings of tables.

@@ -64,7 +64,7 @@ const TITLE: &str = "bowline costs, version 1";
 /// Why a file cannot be used for costs. It is never written then.
 #[derive(Error)]
 #[non_exhaustive]
-pub enum FileError {
+pub enum CostFileError {
     /// Something else is in it.
     #[error(
         "{path} is not a file of costs, for its first line is not `{TITLE}`; name another file with BOWLINE_CALIBRATION, or remove this one"
@@ -85,9 +85,9 @@ pub enum FileError {
     },
 }
 
-bowline_base::debug_by_display!(FileError);
+bowline_base::debug_by_display!(CostFileError);
 
-impl FileError {
+impl CostFileError {
     fn access(act: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.display().to_string();
         move |source| Self::Access { act, path, source }
@@ -123,11 +123,11 @@ struct Book {
 
 impl Book {
     /// What a file says; nothing when there is none or it is empty. Lines that are damaged are left out.
-    fn read(path: &Path) -> Result<Self, FileError> {
+    fn read(path: &Path) -> Result<Self, CostFileError> {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(FileError::access("read", path)(error)),
+            Err(error) => return Err(CostFileError::access("read", path)(error)),
         };
         let text = String::from_utf8_lossy(&bytes);
         let mut lines = text.lines();
@@ -135,7 +135,7 @@ impl Book {
         match lines.next() {
             None => return Ok(book),
             Some(TITLE) => {}
-            Some(_) => return Err(FileError::Foreign { path: path.display().to_string() }),
+            Some(_) => return Err(CostFileError::Foreign { path: path.display().to_string() }),
         }
         let mut entries = None;
         for line in lines {
@@ -295,7 +295,7 @@ pub fn known(config: &Config, ranks: u32, shared: bool) -> Costs {
 ///
 /// # Errors
 /// When it cannot.
-pub(crate) fn check(config: &Config) -> Result<(), FileError> {
+pub(crate) fn check(config: &Config) -> Result<(), CostFileError> {
     let Some(path) = file(config) else { return Ok(()) };
     if matches!(config.get(CALIBRATION).trim(), "" | "auto") {
         return Ok(());
@@ -308,16 +308,16 @@ pub(crate) fn check(config: &Config) -> Result<(), FileError> {
 ///
 /// # Errors
 /// When it is something else than a file of costs, or cannot be written.
-pub fn writable(path: &Path) -> Result<(), FileError> {
+pub fn writable(path: &Path) -> Result<(), CostFileError> {
     Book::read(path)?;
-    lock(path).map(drop).map_err(FileError::access("write", path))
+    lock(path).map(drop).map_err(CostFileError::access("write", path))
 }
 
 /// What is remembered of this machine.
 ///
 /// # Errors
 /// When the file is something else than a file of costs, or cannot be read.
-pub fn remembered(config: &Config) -> Result<Costs, FileError> {
+pub fn remembered(config: &Config) -> Result<Costs, CostFileError> {
     let Some(path) = file(config) else { return Ok(Costs::default()) };
     Ok(Book::read(&path)?.costs(&site()).unwrap_or_default())
 }
@@ -350,7 +350,7 @@ fn measured(path: &Path, site: &str) -> Costs {
     costs
 }
 
-/// Has the file to itself, after waiting a little for whoever has it.
+/// Locks the file, after waiting a little for another process that has it.
 fn lock(path: &Path) -> std::io::Result<File> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -370,26 +370,26 @@ fn lock(path: &Path) -> std::io::Result<File> {
 ///
 /// # Errors
 /// When the file is something else than a file of costs, or cannot be written.
-pub fn remember(path: &Path, costs: &Costs) -> Result<(), FileError> {
+pub fn remember(path: &Path, costs: &Costs) -> Result<(), CostFileError> {
     Book::read(path)?;
-    let _lock = lock(path).map_err(FileError::access("write", path))?;
+    let _lock = lock(path).map_err(CostFileError::access("write", path))?;
     let mut book = Book::read(path)?;
     book.learn(&site(), costs);
-    book.write(path).map_err(FileError::access("write", path))
+    book.write(path).map_err(CostFileError::access("write", path))
 }
 
 /// Forgets this site's figures.
 ///
 /// # Errors
 /// When the file is something else than a file of costs, or cannot be written.
-pub fn forget(path: &Path) -> Result<(), FileError> {
+pub fn forget(path: &Path) -> Result<(), CostFileError> {
     if Book::read(path)?.sites.is_empty() {
         return Ok(());
     }
-    let _lock = lock(path).map_err(FileError::access("write", path))?;
+    let _lock = lock(path).map_err(CostFileError::access("write", path))?;
     let mut book = Book::read(path)?;
     match book.sites.remove(&site()) {
-        Some(_) => book.write(path).map_err(FileError::access("write", path)),
+        Some(_) => book.write(path).map_err(CostFileError::access("write", path)),
         None => Ok(()),
     }
 }
@@ -530,7 +530,7 @@ mod tests {
             fs::write(&path, text).unwrap();
             let mut figures = Costs::default();
             figures.learn("shm", "copy", figure(0.5, Origin::Calibrated));
-            let foreign = |error| matches!(error, FileError::Foreign { .. });
+            let foreign = |error| matches!(error, CostFileError::Foreign { .. });
             assert!(foreign(remember(&path, &figures).unwrap_err()), "{text}");
             assert!(foreign(forget(&path).unwrap_err()), "{text}");
             assert!(foreign(writable(&path).unwrap_err()), "{text}");

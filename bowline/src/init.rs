@@ -15,7 +15,7 @@ use thiserror::Error;
 use crate::stack::{self, Place, StackError};
 use crate::wait::SystemWaiter;
 
-/// How often a rank whose launcher does not tell of deaths looks itself while it sleeps.
+/// How often a rank whose launcher does not report deaths looks for them while it sleeps.
 const WATCH_PERIOD: Duration = Duration::from_millis(100);
 
 /// Why a process could not join its job.

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use bowline_base::config::Config;
 use bowline_base::doorbell::WakeSet;
-use bowline_tcp::{ConnectError, ConnectId, MAX_PRIVATE, RequestId, TcpIface, TcpOptions};
-use bowline_ucp::{Answer, DialId, IncomingId, Introducer, ListenerId, News};
+use bowline_tcp::{ConnectId, MAX_PRIVATE, TcpConnectError, TcpIface, TcpOptions, TcpRequestId};
+use bowline_ucp::{Answer, DialId, IncomingId, Introducer, IntroducerEvent, ListenerId};
 use bowline_uct::{
     Armed, Arrival, EpId, Iface as _, PeerFailure, Sink, Source, Token, Verdict, Wakeup as _,
 };
@@ -25,7 +25,7 @@ use bowline_uct::{
 pub struct TcpIntroducer {
     iface: TcpIface,
     /// Requests that wait for their answer.
-    incoming: HashMap<IncomingId, RequestId>,
+    incoming: HashMap<IncomingId, TcpRequestId>,
     dials: HashMap<DialId, ConnectId>,
     /// Connections of accepted requests, oldest first, each with the time at which it is ended if the
     /// client does not end it.
@@ -73,7 +73,7 @@ impl TcpIntroducer {
     }
 }
 
-/// What the end of a request's connection means for whoever asked.
+/// What the end of a request's connection means for the client.
 const fn in_words(how: PeerFailure) -> &'static str {
     match how {
         PeerFailure::Died => "nobody listens there, or the server ended before it answered",
@@ -99,7 +99,7 @@ impl Introducer for TcpIntroducer {
     }
 
     fn close_listener(&mut self, listener: ListenerId) {
-        self.iface.close_listener(bowline_tcp::ListenerId(listener.0));
+        self.iface.close_listener(bowline_tcp::TcpListenerId(listener.0));
     }
 
     fn dial(&mut self, to: SocketAddr, data: &[u8]) -> Result<DialId, String> {
@@ -122,7 +122,7 @@ impl Introducer for TcpIntroducer {
         answered.map_err(|error| error.to_string())
     }
 
-    fn progress(&mut self, budget: u32, tell: &mut dyn FnMut(News)) {
+    fn progress(&mut self, budget: u32, report: &mut dyn FnMut(IntroducerEvent)) {
         let mut ends = Ends::default();
         self.iface.progress(&mut ends, budget);
         for ep in ends.0 {
@@ -140,7 +140,12 @@ impl Introducer for TcpIntroducer {
             let id = IncomingId(self.number());
             self.incoming.insert(id, request.id);
             let listener = ListenerId(request.listener.0);
-            tell(News::Request { id, listener, from: request.from, data: request.private });
+            report(IntroducerEvent::Request {
+                id,
+                listener,
+                from: request.from,
+                data: request.private,
+            });
         }
         let iface = &mut self.iface;
         self.dials.retain(|&id, &mut connect| {
@@ -150,11 +155,11 @@ impl Introducer for TcpIntroducer {
                     iface.disconnect(connected.ep);
                     Answer::Accepted(connected.private)
                 }
-                Err(ConnectError::Rejected { private }) => Answer::Rejected(private),
-                Err(ConnectError::Failed(how)) => Answer::Failed(in_words(how).to_owned()),
+                Err(TcpConnectError::Rejected { private }) => Answer::Rejected(private),
+                Err(TcpConnectError::Failed(how)) => Answer::Failed(in_words(how).to_owned()),
                 Err(error) => Answer::Failed(error.to_string()),
             };
-            tell(News::Outcome { id, answer });
+            report(IntroducerEvent::Outcome { id, answer });
             false
         });
     }
@@ -185,9 +190,9 @@ mod tests {
         introducer.dial(to, b"hello").expect("it begins");
         let mut answers = Vec::new();
         while answers.is_empty() {
-            introducer.progress(8, &mut |news| match news {
-                News::Outcome { answer, .. } => answers.push(answer),
-                News::Request { .. } => {}
+            introducer.progress(8, &mut |event| match event {
+                IntroducerEvent::Outcome { answer, .. } => answers.push(answer),
+                IntroducerEvent::Request { .. } => {}
             });
             std::thread::yield_now();
         }

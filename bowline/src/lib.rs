@@ -18,7 +18,7 @@
 //! [`mpi`] (communicators, point-to-point, collectives) stands on [`ucp`] (protocols), which
 //! stands on [`uct`] (the transport contract), which providers implement. This crate is the one
 //! place that names providers. A program that wants [`ucp`] itself calls [`join`] in place of
-//! [`init`]; [`stack`] puts layers together for whoever has other plans.
+//! [`init`]; [`stack`] puts layers together in other ways.
 //!
 //! # Thread safety
 //! A world and everything made from it belong to one thread. Ranks may be threads ([`threads`]).
@@ -28,8 +28,10 @@
 //! of a death from the launcher.
 
 pub mod checks;
+mod choice;
 pub mod coll_table;
 pub mod costs;
+mod error;
 mod init;
 pub mod introduce;
 pub mod log;

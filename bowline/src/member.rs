@@ -1,5 +1,5 @@
 //! A rank's place in a job for programs that use [`ucp`](crate::ucp) itself: its worker, its number,
-//! and ways to the other ranks. [`init`](crate::init()) makes the same into a world of MPI.
+//! and endpoints of the other ranks. [`init`](crate::init()) makes the same into a world of MPI.
 //!
 //! Nothing here is fast: a job starts with it.
 
@@ -44,8 +44,8 @@ bowline_base::debug_by_display!(MemberError);
 
 /// A rank of a job with a worker of its own.
 ///
-/// It leaves the job when it is dropped. Whoever expects answers from others must have got them by
-/// then, and whoever still owes some must have given them: what lies with a rank ends with it.
+/// It leaves the job when it is dropped. By then it must have got the answers that it expects, and
+/// given those that others expect: the memory of a rank ends with it.
 #[derive(Debug)]
 pub struct Member {
     // Fields are dropped in order of declaration: the job is left after the worker is gone. Taken
@@ -118,7 +118,7 @@ impl Member {
     /// The endpoint of a rank's worker, this rank's own included. It is made once.
     ///
     /// # Errors
-    /// When there is no such rank or no way to it.
+    /// When there is no such rank or no route to it.
     pub fn connect(&self, rank: u32) -> Result<Ep, MemberError> {
         if rank >= self.size {
             return Err(MemberError::NoSuchRank { rank, size: self.size });

@@ -14,7 +14,7 @@ use bowline_base::config::{Config, Setting};
 use bowline_model::coll::price::Costs;
 use thiserror::Error;
 
-use crate::stack;
+use crate::choice::carriers;
 
 bowline_base::settings! {
     /// Settings of the model.
@@ -82,7 +82,7 @@ bowline_base::debug_by_display!(FitsError);
 /// Where costs are from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Source {
+pub enum CostSource {
     /// The setting says them.
     Given,
     /// They were fitted on this machine, of at least one of the transports.
@@ -91,7 +91,7 @@ pub enum Source {
     Assumed,
 }
 
-impl Source {
+impl CostSource {
     /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -142,22 +142,25 @@ fn kept(config: &Config) -> Result<Option<String>, FitsError> {
 ///
 /// # Errors
 /// When the user has named a file of fits that cannot be used.
-pub fn coll_costs(spread: bool, config: &Config) -> Result<Option<(String, Source)>, FitsError> {
+pub fn coll_costs(
+    spread: bool,
+    config: &Config,
+) -> Result<Option<(String, CostSource)>, FitsError> {
     let given: String = config.get(bowline_mpi::COLL_COSTS);
     if given != "auto" {
-        return Ok(Some((given, Source::Given)));
+        return Ok(Some((given, CostSource::Given)));
     }
-    let Some(carriers) = stack::carriers(spread, config) else { return Ok(None) };
+    let Some(carriers) = carriers(spread, config) else { return Ok(None) };
     let kept = kept(config)?;
     Ok(Some(known(carriers, kept.as_deref(), &crate::costs::site())))
 }
 
 /// What is known of the transports within nodes and between them: fitted at this site, or else assumed.
-fn known(carriers: [&'static str; 2], kept: Option<&str>, site: &str) -> (String, Source) {
-    let mut source = Source::Assumed;
+fn known(carriers: [&'static str; 2], kept: Option<&str>, site: &str) -> (String, CostSource) {
+    let mut source = CostSource::Assumed;
     let [near, far] = carriers.map(|transport| {
         let fitted = kept.and_then(|text| find(text, site, transport));
-        fitted.inspect(|_| source = Source::Fitted).unwrap_or(Costs::word(transport))
+        fitted.inspect(|_| source = CostSource::Fitted).unwrap_or(Costs::word(transport))
     });
     let costs = if near == far { near.to_owned() } else { format!("{near}/{far}") };
     (costs, source)
@@ -169,7 +172,7 @@ mod tests {
     use bowline_model::coll::price::JobCosts;
 
     fn config(pairs: &[(&str, &str)]) -> Config {
-        Config::from_pairs(pairs.iter().copied(), stack::SETTINGS).unwrap()
+        Config::from_pairs(pairs.iter().copied(), crate::stack::SETTINGS).unwrap()
     }
 
     #[test]
@@ -192,7 +195,7 @@ mod tests {
         let parsed = |text: &str| text.parse::<JobCosts>().unwrap();
         // There is no file yet.
         let (costs, source) = known(true, &[]).unwrap().unwrap();
-        assert_eq!((parsed(&costs), source), (JobCosts::ASSUMED, Source::Assumed));
+        assert_eq!((parsed(&costs), source), (JobCosts::ASSUMED, CostSource::Assumed));
         let site = crate::costs::site();
         let fitted = "tcp,byte=3,at8=900/100,at64=950/110".to_owned();
         let devices = "rdma,byte=2,at8=7/41".to_owned();
@@ -203,12 +206,12 @@ mod tests {
         ];
         std::fs::write(costs_file(&path), text(entries)).unwrap();
         let (costs, source) = known(true, &[]).unwrap().unwrap();
-        assert_eq!((costs, source), (format!("shm/{fitted}"), Source::Fitted));
+        assert_eq!((costs, source), (format!("shm/{fitted}"), CostSource::Fitted));
         // Of shared memory nothing was fitted here.
         let (costs, source) = known(false, &[]).unwrap().unwrap();
-        assert_eq!((parsed(&costs).near, source), (Costs::SHARED_MEMORY, Source::Assumed));
+        assert_eq!((parsed(&costs).near, source), (Costs::SHARED_MEMORY, CostSource::Assumed));
         let given = known(true, &[("BOWLINE_COLL_COSTS", "tcp,byte=1")]).unwrap();
-        assert_eq!(given, Some(("tcp,byte=1".to_owned(), Source::Given)));
+        assert_eq!(given, Some(("tcp,byte=1".to_owned(), CostSource::Given)));
         // By the transport that carries messages, which is the first, or a path of rails.
         for (transports, rails, wanted) in [
             ("self,shm,tcp,ofi", "", format!("shm/{fitted}")),

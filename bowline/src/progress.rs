@@ -5,7 +5,7 @@
 //! | mode | who | costs |
 //! |---|---|---|
 //! | `none` | the rank's own calls | nothing |
-//! | `pef` | a *parasite execution flow*: a timer interrupts the rank's thread, which looks for the message of a long nonblocking receive (`progress/pef.rs`) | some microseconds for each look; system calls of the program that sleep may return EINTR |
+//! | `pef` | a *parasite execution flow*: a timer interrupts the rank's thread, which polls for the message of a long nonblocking receive (`progress/pef.rs`) | some microseconds for each poll; system calls of the program that sleep may return EINTR |
 //! | `thread` | a thread that sleeps until a message comes (`progress/helper.rs`), and that carries out steps of collectives in the background as well | a wake-up for each message, and a lock |
 
 mod helper;
@@ -14,7 +14,6 @@ mod pef;
 use std::time::Duration;
 
 use bowline_base::config::{Config, Setting};
-use bowline_base::doorbell::Doorbell;
 use bowline_ucp::{DriverKind, Worker};
 use thiserror::Error;
 
@@ -35,27 +34,27 @@ bowline_base::settings! {
     pub const SETTINGS = [
         /// Who moves long messages on while a rank computes: none, only its own calls; pef, a timer that interrupts it while nonblocking receives wait for long messages; thread, a thread beside it, which moves collectives in the background as well.
         pub PROGRESS: Progress = Setting::<Progress>::choice("BOWLINE_PROGRESS", "none")
-            .cost("pef: some microseconds of the rank's time for each look, and sleep, poll and the like of the program return EINTR; thread: a lock in every call, and a wake-up for each message, which takes a processor")
+            .cost("pef: some microseconds of the rank's time for each poll, and sleep, poll and the like of the program return EINTR; thread: a lock in every call, and a wake-up for each message, which takes a processor")
             .change("pef where ranks compute between a nonblocking receive and its wait; thread where collectives run in the background of computations");
-        /// With BOWLINE_PROGRESS=pef, the time from posting a receive to the first look.
+        /// With BOWLINE_PROGRESS=pef, the time from posting a receive to the first poll.
         pub PEF_PHASE: Duration = Setting::<Duration>::time("BOWLINE_PEF_PHASE", Duration::from_micros(2), Duration::from_nanos(100), Duration::from_secs(1))
-            .cost("looks that come before the message, where it is too short")
+            .cost("polls that come before the message, where it is too short")
             .change("raise it where peers post their sends later than that after the receives");
-        /// With BOWLINE_PROGRESS=pef, the time between the first look and the second, and between two pieces of a copy.
+        /// With BOWLINE_PROGRESS=pef, the time between the first poll and the second, and between two pieces of a copy.
         pub PEF_PERIOD: Duration = Setting::<Duration>::time("BOWLINE_PEF_PERIOD", Duration::from_micros(10), Duration::from_micros(1), Duration::from_secs(1))
-            .cost("the rank's time, some microseconds for each look")
+            .cost("the rank's time, some microseconds for each poll")
             .change("as BOWLINE_PEF_PHASE");
-        /// With BOWLINE_PROGRESS=pef, by how much each time between two looks is longer than the one before.
+        /// With BOWLINE_PROGRESS=pef, by how much each time between two polls is longer than the one before.
         pub PEF_DECAY: u32 = Setting::<u32>::integer("BOWLINE_PEF_DECAY", 2, 1, 1000)
             .cost("how much later than it came a late message is found; with 1, the rank's time")
             .change("1 where messages come late and have to be found soon");
-        /// With BOWLINE_PROGRESS=pef, looks in vain after which no further one is made before the next receive.
-        pub PEF_MAX_LOOKS: u32 = Setting::<u32>::integer("BOWLINE_PEF_MAX_TURNS", 20, 1, 1_000_000_000)
+        /// With BOWLINE_PROGRESS=pef, polls in vain after which no further one is made before the next receive.
+        pub PEF_MAX_POLLS: u32 = Setting::<u32>::integer("BOWLINE_PEF_MAX_POLLS", 20, 1, 1_000_000_000)
             .cost("the rank's time for messages that never come")
-            .change("raise it with a decay of 1, by which looks do not become rarer");
-        /// With BOWLINE_PROGRESS=pef, how many times as long as a look a processor would copy a message that is looked for early; others are looked for when the rank has computed for long. What a transport moves by itself is always looked for early.
+            .change("raise it with a decay of 1, by which polls do not become rarer");
+        /// With BOWLINE_PROGRESS=pef, how many times as long as a poll a processor would copy a message that is polled for early; others are polled for when the rank has computed for long. What a transport moves by itself is always polled for early.
         pub PEF_WORTH: u32 = Setting::<u32>::integer("BOWLINE_PEF_WORTH", 8, 0, 1_000_000)
-            .cost("the wait of senders of shorter messages, while the receiver computes; with 0, the rank's time for looks that take longer than they save")
+            .cost("the wait of senders of shorter messages, while the receiver computes; with 0, the rank's time for polls that take longer than they save")
             .change("lower it where senders wait while their receivers compute");
     ];
 }
@@ -97,7 +96,7 @@ pub fn attend(worker: &Worker, config: &Config) -> Result<(), ProgressError> {
                 phase: config.get(PEF_PHASE),
                 period: config.get(PEF_PERIOD),
                 decay: config.get(PEF_DECAY),
-                max_looks: config.get(PEF_MAX_LOOKS),
+                max_polls: config.get(PEF_MAX_POLLS),
                 worth: config.get(PEF_WORTH),
             };
             worker.install_progress(DriverKind::Signal, |door| {
@@ -105,9 +104,8 @@ pub fn attend(worker: &Worker, config: &Config) -> Result<(), ProgressError> {
             })
         }
         Progress::Thread => {
-            let news = Doorbell::private();
             let bell = worker.doorbell();
-            worker.install_progress(DriverKind::Thread(news), |door| {
+            worker.install_progress(DriverKind::Thread, |door| {
                 Ok(Box::new(helper::Helper::start(door, bell)?))
             })
         }
@@ -120,8 +118,14 @@ pub fn in_signal_handler() -> bool {
     pef::in_signal_handler()
 }
 
-/// Looks taken by signal handlers of this process so far. For tests and measurements.
+/// Polls made by signal handlers of this process so far. For tests and measurements.
 #[doc(hidden)]
-pub fn looks_taken() -> u64 {
-    pef::looks_taken()
+pub fn poll_count() -> u64 {
+    pef::poll_count()
+}
+
+/// Times that timers of this process were set or stopped so far. For tests and measurements.
+#[doc(hidden)]
+pub fn timer_calls() -> u64 {
+    pef::timer_calls()
 }

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use bowline_base::config::{Config, Setting};
 use bowline_mpi::World;
 
-use crate::stack::StackError;
+use crate::error::StackError;
 
 bowline_base::settings! {
     /// Settings of records.
     pub const SETTINGS = [
-        /// Where each rank writes down what it communicates: messages, collectives, and the time between them, as lines of JSON that `bowline fennel replay` runs on another network. A file for each rank: `%r` in the name is its rank, or else its rank stands behind the name. Empty: nowhere.
+        /// Where each rank writes down what it communicates: messages, collectives, and the time between them, as lines of JSON that `bowline fennel replay` runs on another network. A file for each rank: `%r` in the name is its rank, or else its rank is appended to the name. Empty: nowhere.
         pub RECORD: String = Setting::<String>::text("BOWLINE_RECORD", "")
-            .cost("about a microsecond and a hundred bytes for each message, and sends without their short way")
+            .cost("about a microsecond and a hundred bytes for each message, and sends without their short path")
             .change("to see how a program would fare on another network, or what it communicates at all");
     ];
 }

@@ -1,4 +1,4 @@
-//! What a rank's worker did, told at its end: which protocol carried how many messages. Nothing is counted
+//! What a rank's worker did, shown at its end: which protocol carried how many messages. Nothing is counted
 //! for it that is not counted anyway.
 
 use std::fmt::Write as _;
@@ -6,9 +6,9 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 
 use bowline_base::config::{Config, Setting};
-use bowline_ucp::{Counters, Worker};
+use bowline_ucp::{Counters, MeansEstimate, MeansReason, Worker};
 
-use crate::stack::StackError;
+use crate::error::StackError;
 
 bowline_base::settings! {
     /// Settings of reports.
@@ -36,8 +36,9 @@ pub(crate) fn attend(worker: &Worker, rank: u32, config: &Config) {
     if to.trim().is_empty() {
         return;
     }
-    worker.at_end(Box::new(move |counters| {
-        if let Err(error) = write(to.trim(), &text(rank, counters)) {
+    worker.at_end(Box::new(move |counters, estimates| {
+        let text = text(rank, counters) + &measured(rank, estimates);
+        if let Err(error) = write(to.trim(), &text) {
             tracing::warn!(
                 %error,
                 "cannot write to {to:?}; BOWLINE_REPORT names stderr, or a file that can be appended to"
@@ -62,6 +63,37 @@ fn text(rank: u32, counters: &Counters) -> String {
     text
 }
 
+/// A line for each means by which long messages could come, of each class of which there were some: from which rank, the kind of message,
+/// single ones or windows, of memory that was used before or fresh, the shortest messages of the class, how many came by it, what 1024 bytes took,
+/// how many of the class came by others since, and why the next one comes by it or does not.
+fn measured(rank: u32, estimates: &[(u32, MeansEstimate)]) -> String {
+    let mut text = String::new();
+    for (from, estimate) in estimates {
+        let MeansEstimate { protocol, nanoseconds, count, age, .. } = *estimate;
+        let window = if estimate.window { "window" } else { "single" };
+        let fresh = if estimate.fresh { ", fresh" } else { "" };
+        let class =
+            format!("{}, {window}{fresh}, {} KB", estimate.kind.name(), estimate.from >> 10);
+        let price = match count {
+            0 => "not tried".to_owned(),
+            _ => format!("{nanoseconds:.1} ns for 1024 bytes, {age} messages ago"),
+        };
+        let why = match estimate.reason {
+            MeansReason::Predicted => "in use: predicted".to_owned(),
+            MeansReason::Cheapest => "in use: cheapest".to_owned(),
+            MeansReason::OnTrial => "on trial".to_owned(),
+            MeansReason::TriedIn(messages) => format!("tried in some {messages} messages"),
+            MeansReason::Later => "tried later".to_owned(),
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "rank {rank:<6} measured   {protocol:<14} {count:<8} from rank {from}, {class}: {price}; {why}"
+        );
+    }
+    text
+}
+
 /// In one write, so that ranks that end at the same time do not mix their lines.
 fn write(to: &str, text: &str) -> io::Result<()> {
     if to == "stderr" {
@@ -73,6 +105,7 @@ fn write(to: &str, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bowline_ucp::MessageKind;
 
     #[test]
     fn what_was_used_is_named() {
@@ -94,6 +127,37 @@ mod tests {
                         rank 3      one-sided  atomic/native  9\n";
         assert_eq!(text(3, &counters), expected);
         assert_eq!(text(0, &Counters::default()), "rank 0      nothing\n");
+    }
+
+    #[test]
+    fn what_was_measured_is_shown() {
+        let estimate = MeansEstimate {
+            kind: MessageKind::Active,
+            from: 65536,
+            window: true,
+            fresh: true,
+            protocol: "rndv/get",
+            nanoseconds: 130.04,
+            count: 12,
+            age: 3,
+            used: true,
+            reason: MeansReason::Cheapest,
+        };
+        let other = MeansEstimate {
+            kind: MessageKind::Tagged,
+            window: false,
+            fresh: false,
+            protocol: "eager/multi",
+            count: 0,
+            used: false,
+            reason: MeansReason::TriedIn(40),
+            ..estimate
+        };
+        let expected = "\
+rank 1      measured   rndv/get       12       from rank 0, active, window, fresh, 64 KB: 130.0 ns for 1024 bytes, 3 messages ago; in use: cheapest
+rank 1      measured   eager/multi    0        from rank 2, tagged, single, 64 KB: not tried; tried in some 40 messages
+";
+        assert_eq!(measured(1, &[(0, estimate), (2, other)]), expected);
     }
 
     #[test]

@@ -18,7 +18,7 @@
 //! assert_eq!(report.stuck, None);
 //! ```
 //!
-//! # How ranks take turns
+//! # Which rank runs
 //! A rank runs until it would sleep, or has looked for news in vain a few times. Then the next one
 //! is drawn among those that have something to do. When all wait, virtual time moves on to the
 //! next event; now and then it does so earlier, as if ranks were slow. When all wait and nothing
@@ -52,13 +52,14 @@ use bowline_uct::{Iface, OpenError};
 use thiserror::Error;
 
 pub use bowline_sim::{
-    Death, Drive, Faults, LinkMode, Moment, Network, NetworkOptions, OfSize, Partition, Random,
+    Death, Drive, Faults, LinkMode, Moment, Network, NetworkOptions, NetworkPartition, Random,
+    TimesOfSize,
 };
 pub use scheduler::{Stuck, Why};
 pub use waiter::NetworkWaiter;
 
 use scheduler::Scheduler;
-use waiter::{Deaths, TurnWaiter};
+use waiter::{Deaths, SimulatedWaiter};
 
 /// The number of every simulated job.
 const JOB: u64 = 1;
@@ -199,12 +200,12 @@ pub fn run<R: Send>(
     let mut workers = Vec::new();
     for rank in 0..job.ranks {
         let mut iface = network.open();
-        let turns = Arc::clone(&scheduler);
-        iface.on_idle(Arc::new(move || turns.looked_in_vain(rank)));
+        let schedule = Arc::clone(&scheduler);
+        iface.on_idle(Arc::new(move || schedule.polled_in_vain(rank)));
         let itself = SelfIface::open(SelfConfig::of(&job.config))
             .map_err(|source| SimulateError::Transport { rank, source })?;
         let lanes: Vec<Box<dyn Iface>> = vec![Box::new(itself), Box::new(iface)];
-        let waiter = TurnWaiter::new(Arc::clone(&scheduler), rank);
+        let waiter = SimulatedWaiter::new(Arc::clone(&scheduler), rank);
         workers.push(worker(&network, rank, lanes, Box::new(waiter), &job.config)?);
     }
     let addresses: Arc<[Vec<u8>]> = workers.iter().map(Worker::address).collect();
@@ -213,13 +214,13 @@ pub fn run<R: Send>(
         let mut threads = Vec::new();
         for (rank, worker) in (0..).zip(workers) {
             let start = Start { job, rank, addresses: Arc::clone(&addresses), worker };
-            let (network, turns) = (network.clone(), Arc::clone(&scheduler));
+            let (network, schedule) = (network.clone(), Arc::clone(&scheduler));
             let body = move || {
-                turns.begin(rank);
+                schedule.begin(rank);
                 SELF.set(Some((network.clone(), rank)));
                 let end = catch_unwind(AssertUnwindSafe(|| start.world().map(rank_main)));
                 let end = ended(&network, rank, end);
-                turns.finish(rank);
+                schedule.finish(rank);
                 end
             };
             let name = format!("rank {rank}");
@@ -268,7 +269,7 @@ pub fn die() -> bool {
 }
 
 /// `count` workers on `network`, whose next interfaces must be theirs, each reachable by the
-/// addresses of the others. They have no loopback. Whoever drives them calls their progress and
+/// addresses of the others. They have no loopback. Their user calls their progress and
 /// [`Network::advance`]; a blocking call of one of them moves time by itself.
 ///
 /// # Errors

@@ -1,44 +1,22 @@
 //! Putting the layers together: from a rank's place in a job to its worker.
 
-use bowline_base::config::{Config, ConfigError, Descriptor, Setting};
+use bowline_base::config::{Config, ConfigError, Descriptor};
 use bowline_base::job::JobMemory;
 use bowline_model::transport::Costs;
 use bowline_multirail::{MultiRail, Rail};
-use bowline_receive_queue::{QueueError, with_messages};
+use bowline_receive_queue::with_messages;
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_ucp::{FailureSource, Worker, WorkerError, WorkerParts};
-use bowline_uct::{Caps, Iface, OpenError};
-use thiserror::Error;
+use bowline_ucp::{FailureSource, Worker, WorkerParts};
+use bowline_uct::{Caps, Iface};
 
+use crate::choice::{names, rail_names};
 use crate::wait::SystemWaiter;
 
-bowline_base::settings! {
-    /// Settings of the choice of transports.
-    pub const CHOICE = [
-        /// Transports to open, the preferred first, separated by commas: self, shm, tcp, and in
-        /// builds with these features ofi (libfabric) and verbs. Empty: self and shm, and tcp if the job has ranks on other hosts.
-        pub TRANSPORTS: String = Setting::<String>::text("BOWLINE_TRANSPORTS", "")
-            .cost("a network transport that is open is looked at now and then, by a system call")
-            .change("leave one out to see whether it is at fault, or to measure another");
-        /// Transports that carry the messages to a peer together, the preferred first, separated by
-        /// commas: tcp, tcp:eth1 for a network interface by its name, ofi and verbs. Messages go by the
-        /// first that works and leads to the peer, long ones are read by all at the same time, and when
-        /// one fails the others go on. Alike on all ranks but for the interfaces' names. Empty: none.
-        pub RAILS: String = Setting::<String>::text("BOWLINE_RAILS", "")
-            .cost("16 bytes more for each message, an acknowledgement now and then, and up to 1 MiB for each peer of what it has not acknowledged")
-            .change("name two networks of your hosts where one is too slow, or must be allowed to fail: tcp:eth0,tcp:eth1");
-    ];
-}
-
-/// The transports of this build, as [`TRANSPORTS`] names them.
-pub const TRANSPORT_NAMES: &str = match (cfg!(feature = "ofi"), cfg!(feature = "verbs")) {
-    (false, false) => "self, shm and tcp",
-    (true, false) => "self, shm, tcp and ofi",
-    (false, true) => "self, shm, tcp and verbs",
-    (true, true) => "self, shm, tcp, ofi and verbs",
-};
+pub(crate) use crate::choice::asks_for_processors;
+pub use crate::choice::{CHOICE, RAILS, TRANSPORT_NAMES, TRANSPORTS, shares_memory};
+pub use crate::error::StackError;
 
 /// All settings of all layers.
 pub const SETTINGS: &[&[Descriptor]] = &[
@@ -150,90 +128,6 @@ pub fn area_bytes(config: &Config) -> usize {
     ShmOptions::from_config(config).area_bytes()
 }
 
-/// Why a worker could not be put together.
-#[derive(Error)]
-#[non_exhaustive]
-pub enum StackError {
-    /// A transport did not open.
-    #[error("cannot open the transport {transport}: {source}")]
-    Transport {
-        /// Its name.
-        transport: &'static str,
-        /// Why.
-        source: OpenError,
-    },
-    /// A setting has a bad value.
-    #[error(transparent)]
-    Setting(#[from] ConfigError),
-    /// The choice of transports names one that does not exist.
-    #[error("BOWLINE_TRANSPORTS names `{0}`; this build has {known}", known = TRANSPORT_NAMES)]
-    NoSuchTransport(String),
-    /// What is to carry messages together cannot.
-    #[error("BOWLINE_RAILS is `{value}`: {source}")]
-    Rails {
-        /// The setting.
-        value: String,
-        /// Why.
-        source: OpenError,
-    },
-    /// The setting names a transport that does not carry messages to peers, or does not exist.
-    #[error(
-        "BOWLINE_RAILS names `{0}`; it takes tcp, tcp:INTERFACE, and ofi and verbs in builds with them"
-    )]
-    NoSuchRail(String),
-    /// An algorithm of collectives does not exist.
-    #[error(transparent)]
-    Collectives(#[from] bowline_mpi::CollOptionsError),
-    /// The table of algorithms cannot be read.
-    #[error("BOWLINE_COLL_TABLE: {path}: {why}")]
-    Table {
-        /// The file.
-        path: String,
-        /// Why.
-        why: String,
-    },
-    /// A transport without messages, or one that was to have a receive queue.
-    #[error(transparent)]
-    Queue(#[from] QueueError),
-    /// The protocol engine.
-    #[error(transparent)]
-    Worker(#[from] WorkerError),
-    /// Progress beside the rank.
-    #[error(transparent)]
-    Progress(#[from] crate::progress::ProgressError),
-    /// Where a record is to go.
-    #[error(
-        "BOWLINE_RECORD: cannot write {path}: {source}; it takes the name of a file, to which each rank adds its number"
-    )]
-    Record {
-        /// The file.
-        path: String,
-        /// Why it cannot be written.
-        source: std::io::Error,
-    },
-    /// Where reports are to go.
-    #[error(
-        "BOWLINE_REPORT names {path}, which cannot be appended to: {source}; it takes stderr or a file"
-    )]
-    Report {
-        /// The setting.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// What the transports cost is in a file that is something else.
-    #[error(transparent)]
-    Costs(#[from] crate::costs::FileError),
-    /// What was fitted is in a file that is something else.
-    #[error(transparent)]
-    Fits(#[from] crate::model_file::FitsError),
-    /// No randomness to be had.
-    #[error("cannot draw a random number for the worker's identity: {0}")]
-    Random(std::io::Error),
-}
-
-bowline_base::debug_by_display!(StackError);
-
 /// A rank's place.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -273,54 +167,6 @@ impl Place {
 /// When one does not open, or [`TRANSPORTS`] names one that does not exist.
 pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>, StackError> {
     names(place.spread, config).iter().map(|name| open(name, place, config)).collect()
-}
-
-/// The names of the transports that a rank opens.
-fn names(spread: bool, config: &Config) -> Vec<String> {
-    let chosen = config.get(TRANSPORTS);
-    let usual = if spread { "self,shm,tcp" } else { "self,shm" };
-    let names = if chosen.trim().is_empty() { usual } else { &chosen };
-    names.split(',').map(|name| name.trim().to_owned()).collect()
-}
-
-/// The transports that carry messages within a node, and between nodes or else within it as well: the first of those that
-/// can, as [`worker`] has them in order. Rails go by the first of their paths.
-pub(crate) fn carriers(spread: bool, config: &Config) -> Option<[&'static str; 2]> {
-    const CARRIERS: [&str; 4] = ["shm", "tcp", "ofi", "verbs"];
-    let of = |names: Vec<String>| -> Vec<&'static str> {
-        let transport = |name: &String| name.split(':').next().map(str::to_owned);
-        let known = |name: String| CARRIERS.into_iter().find(|carrier| *carrier == name);
-        names.iter().filter_map(transport).filter_map(known).collect()
-    };
-    let (mut all, rails) = (of(names(spread, config)), of(rail_names(config)));
-    if !rails.is_empty() {
-        let first = all.iter().position(|name| *name != "shm").unwrap_or(all.len());
-        all.splice(first..first, rails);
-    }
-    let near = *all.first()?;
-    let far = all.iter().copied().find(|name| *name != "shm");
-    Some([near, if spread { far? } else { near }])
-}
-
-/// Whether ranks of one node have memory that they share.
-pub fn shares_memory(config: &Config) -> bool {
-    names(false, config).iter().any(|name| name == "shm")
-}
-
-/// Whether a transport will be opened that wants to know whether ranks share processors.
-pub(crate) fn asks_for_processors(spread: bool, config: &Config) -> bool {
-    let of_rails = rail_names(config);
-    let all = names(spread, config);
-    cfg!(feature = "ofi") && all.iter().chain(&of_rails).any(|name| name == "ofi")
-}
-
-/// The transports that are to carry messages together.
-fn rail_names(config: &Config) -> Vec<String> {
-    let value = config.get(RAILS);
-    if value.trim().is_empty() {
-        return Vec::new();
-    }
-    value.split(',').map(|name| name.trim().to_owned()).collect()
 }
 
 fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, StackError> {

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 use bowline_base::config::{Config, Setting};
 use bowline_base::doorbell::WakeSet;
 use bowline_base::job::JobMemory;
+use bowline_base::short_clock::ShortClock;
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use bowline_ucp::{Clock, Idle, Stages, Waiter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -63,21 +64,21 @@ bowline_base::settings! {
 }
 
 /// No sleep is longer. Every event rings; but the word that a rank sleeps on lies in memory that all
-/// ranks of the node can write, and whoever overwrites it by mistake takes the ring away. A look per
+/// ranks of the node can write, and one that overwrites it by mistake takes the ring away. A poll per
 /// second costs nothing.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
-/// Looks at shared memory before the first yield of a rank that shares its processor.
-const LOOKS_SHARED: u32 = 2;
+/// Polls of shared memory before the first yield of a rank that shares its processor.
+const POLLS_SHARED: u32 = 2;
 
-/// Looks at sockets before the first yield, or the sleep, of a rank that shares its processor and is alone on its node:
+/// Polls of sockets before the first yield, or the sleep, of a rank that shares its processor and is alone on its node:
 /// behind a message there may be another one.
-const LOOKS_NETWORK: u32 = 1;
+const POLLS_NETWORK: u32 = 1;
 
 /// Something to be looked at while asleep, for instance processes that nobody else watches.
 pub type Watch = Box<dyn FnMut() + Send>;
 
-/// Waits on this machine's scheduler. It takes processors to be shared until it is told otherwise.
+/// Waits on this machine's scheduler. It takes processors to be shared until it gets to know otherwise.
 pub struct SystemWaiter {
     policy: Policy,
     spins: u32,
@@ -209,7 +210,7 @@ impl Waiter for SystemWaiter {
         let shared = self.policy.0.shared.load(Ordering::Relaxed);
         let networks = self.policy.0.networks.load(Ordering::Relaxed);
         let spins = match shared {
-            true if networks => self.spins_shared.min(LOOKS_NETWORK),
+            true if networks => self.spins_shared.min(POLLS_NETWORK),
             true => self.spins_shared,
             false => self.spins,
         };
@@ -222,13 +223,13 @@ impl Waiter for SystemWaiter {
     }
 
     fn clock(&self) -> Option<Clock> {
-        let start = Instant::now();
-        Some(Box::new(move || start.elapsed()))
+        let clock = ShortClock::new();
+        Some(Box::new(move || Duration::from_nanos(clock.nanoseconds())))
     }
 
-    fn looks(&self) -> u32 {
+    fn polls_before_yield(&self) -> u32 {
         // Relaxed: as the store.
-        if self.policy.0.shared.load(Ordering::Relaxed) { LOOKS_SHARED } else { self.spins }
+        if self.policy.0.shared.load(Ordering::Relaxed) { POLLS_SHARED } else { self.spins }
     }
 
     fn runs(&self, rank: u32) -> bool {

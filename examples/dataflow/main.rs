@@ -94,7 +94,7 @@ struct Report {
     digest: String,
 }
 
-/// A text, read before the workers start so that a missing file is told once.
+/// A text, read before the workers start so that a missing file is reported once.
 #[derive(Clone, Debug)]
 enum Job {
     Wordcount(Arc<str>, u64),
@@ -196,8 +196,8 @@ fn execute<B: AllocateBuilder + 'static>(
     Ok(report)
 }
 
-/// A number that the launcher tells its processes.
-fn told(name: &str) -> Result<usize> {
+/// A number that the launcher gives its processes.
+fn variable(name: &str) -> Result<usize> {
     let text = std::env::var(name).ok();
     text.and_then(|text| text.parse().ok()).with_context(|| {
         format!("{name} is not set: start processes of the backend tcp by `bowline run -n N` too")
@@ -217,7 +217,7 @@ fn main() -> Result<()> {
             execute(builders, others, options.backend, job)?
         }
         Backend::Tcp => {
-            let (process, processes) = (told("PMI_RANK")?, told("PMI_SIZE")?);
+            let (process, processes) = (variable("PMI_RANK")?, variable("PMI_SIZE")?);
             let addresses =
                 (0..processes).map(|k| format!("localhost:{}", options.port as usize + k));
             let (builders, others) = own(Config::Cluster {

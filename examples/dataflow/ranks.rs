@@ -7,14 +7,14 @@
 //!   operator ◄── pull ── queue of the channel ◄── receive: every message that is there ◄───┘
 //! ```
 //! Timely asks little of its communication: what one worker pushes into a channel arrives in order,
-//! at some time after `release`, and is told by an event. Messages of MPI between two ranks stay in
+//! at some time after `release`, and is reported by an event. Messages of MPI between two ranks stay in
 //! order, so all channels share one tag, and what was pushed between two releases shares a message.
 //!
 //! A message without bytes is a rank's last. A worker leaves when it has got the last one of everybody,
 //! so nobody sends to a rank that is gone.
 //!
 //! Timely has no way to return an error from here. When a rank has died its worker panics with a
-//! message, which `execute_from` hands to whoever joins it.
+//! message, which `execute_from` hands to the thread that joins it.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -229,7 +229,7 @@ impl Allocate for Ranks {
             return;
         }
         let Some(duration) = duration else {
-            // Sleeps until a message is there. That nobody is left to send one is told by the next
+            // Sleeps until a message is there. That nobody is left to send one is reported by the next
             // receive.
             let _ = self.world.probe(ANY_SOURCE, TAG);
             return;

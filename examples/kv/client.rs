@@ -12,8 +12,8 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::Options;
+use crate::inbox::{Inbox, keep_messages};
 use crate::protocol::{How, REPLY, REQUEST, Reply, Request, What};
-use crate::server::{Inbox, keep_messages};
 
 /// Times of one kind of request, in microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) struct ClientReport {
     pub(crate) long_get: Times,
 }
 
-/// Way to the server.
+/// Endpoint of the server.
 struct Client<'a> {
     worker: &'a Worker,
     server: Ep,

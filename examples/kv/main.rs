@@ -3,6 +3,7 @@
 //! See the README beside this file.
 
 mod client;
+mod inbox;
 mod protocol;
 mod server;
 

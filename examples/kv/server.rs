@@ -9,28 +9,16 @@
 //! nobody else notices.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use bowline::Member;
 use bowline::base::buffer::{RecvBuf, SendBuf};
 use bowline::ucp::{AmKept, Ep, RequestId, Sent, Worker};
-use crossbeam_queue::SegQueue;
 use serde::Serialize;
 
 use crate::client::ClientReport;
+use crate::inbox::keep_messages;
 use crate::protocol::{How, REPLY, REQUEST, Reply, Request, VALUE_MAX, What};
-
-/// Messages that came and wait to be looked at.
-pub(crate) type Inbox = Arc<SegQueue<AmKept>>;
-
-/// Keeps every active message of `id`.
-pub(crate) fn keep_messages(worker: &Worker, id: u16) -> Inbox {
-    let inbox = Inbox::default();
-    let kept = Arc::clone(&inbox);
-    worker.am_handler(id, Box::new(move |_, message| kept.push(message.keep())));
-    inbox
-}
 
 /// What the server has seen.
 #[derive(Debug, Default, Serialize)]

@@ -56,7 +56,7 @@ struct Part {
 
 /// One way of doing it, over all ranks.
 #[derive(Clone, Debug, Serialize)]
-struct Way {
+struct Measured {
     count: Count,
     /// Until the last rank was done.
     seconds: f64,
@@ -65,7 +65,7 @@ struct Way {
     ranks: Vec<Part>,
 }
 
-impl Way {
+impl Measured {
     fn of(ranks: Vec<Part>) -> Self {
         let mut count = Count::default();
         ranks.iter().for_each(|part| count.add(part.count));
@@ -80,8 +80,8 @@ impl Way {
 struct Report {
     /// Counted by one rank alone, unless that was not wanted.
     expected: Option<Count>,
-    split: Way,
-    stealing: Way,
+    split: Measured,
+    stealing: Measured,
 }
 
 /// Nodes that a rank works on between looks at what others want.
@@ -179,7 +179,7 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let expected = (!options.no_check).then(|| tree.walk(tree.roots(0, tree.roots)));
-    let report = Report { expected, split: Way::of(split), stealing: Way::of(stealing) };
+    let report = Report { expected, split: Measured::of(split), stealing: Measured::of(stealing) };
     match &options.json {
         None => print(&report),
         Some(path) => {
@@ -201,7 +201,7 @@ fn main() -> Result<()> {
 
 fn print(report: &Report) {
     for (name, way) in [("static split", &report.split), ("stealing", &report.stealing)] {
-        let Way { count, seconds, imbalance, ranks } = way;
+        let Measured { count, seconds, imbalance, ranks } = way;
         println!(
             "{name:<13} {} nodes in {:.1} ms, the busiest rank with {imbalance:.2} of its share",
             count.nodes,

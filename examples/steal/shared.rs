@@ -6,7 +6,7 @@
 //!   active, arrived, seen ── of rank 0 alone: who works, and barriers
 //!   slots    a ring of nodes
 //! ```
-//! 1. Whoever takes nodes changes `state` by compare-and-swap: the owner takes from the tail, a thief
+//! 1. A rank that takes nodes changes `state` by compare-and-swap: the owner takes from the tail, a thief
 //!    from the head. What a thief has taken so it copies by a get, and then adds to `fetched`.
 //! 2. Head and tail only say what is free, so a thief that was asleep does no harm: if `state` is what
 //!    it has read, those nodes are free now, whatever happened in between.
@@ -74,15 +74,15 @@ impl<'a> Stacks<'a> {
         let bytes = SLOTS as usize + CAPACITY as usize * NODE_BYTES;
         let own = worker.mem_alloc(bytes).context("no memory that other ranks can reach")?;
         let base = worker.mem_view(own, |view| view.as_ptr().addr() as u64)?;
-        let mut told = base.to_le_bytes().to_vec();
-        told.extend(worker.rkey_pack(own)?);
+        let mut published = base.to_le_bytes().to_vec();
+        published.extend(worker.rkey_pack(own)?);
         let mut others = Vec::new();
-        for (rank, told) in (0..).zip(member.exchange(&told)?) {
+        for (rank, published) in (0..).zip(member.exchange(&published)?) {
             if rank == member.rank() {
                 others.push(None);
                 continue;
             }
-            let (base, key) = told.split_first_chunk().context("a rank's key is too short")?;
+            let (base, key) = published.split_first_chunk().context("a rank's key is too short")?;
             let key = worker
                 .rkey_unpack(member.connect(rank)?, key)
                 .with_context(|| format!("cannot open the memory of rank {rank}"))?;

@@ -38,7 +38,7 @@ fn a_client_that_dies_does_no_harm_to_the_others() {
         let args =
             ["--requests", "1000", "--long", "8000000", "--long-percent", "1", "--kill", "2"];
         let ended = Job::new(4, KV, &args).over(transports).going_on().run();
-        assert_eq!(ended.code, 137, "the job tells of the death: {ended:?}");
+        assert_eq!(ended.code, 137, "the job reports the death: {ended:?}");
         let report = ended.json.expect("the server goes on");
         assert_eq!(report["dead"], serde_json::json!([2]), "{report}");
         let left = report["clients"].as_array().expect("those that left");

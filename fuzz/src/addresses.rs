@@ -14,7 +14,7 @@ pub(crate) fn worker_address(bytes: &[u8]) {
     }
 }
 
-/// What a stranger says first: what was read is written as it was.
+/// What an unauthenticated client sends first: what was read is written as it was.
 pub(crate) fn introduction(bytes: &[u8]) {
     if let Some(introduction) = Introduction::parse(bytes) {
         assert_eq!(introduction.pack(), bytes);

@@ -31,7 +31,7 @@ pub(crate) enum Event {
     Arrives(Source, AmId, AmHeader, Vec<u8>),
     /// The oldest operation in flight ends.
     Completes(Result<u64, PeerFailure>),
-    /// Whoever waits for room may go on.
+    /// Senders that wait for space may go on.
     Writable,
     /// A peer fails.
     Fails(Source, PeerFailure),

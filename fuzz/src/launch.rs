@@ -6,8 +6,8 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use bowline_launch::agent::wire::{self, Frame, FromAgent, ToAgent};
 use bowline_launch::pmi::{self, Client, NodeMapping, Server};
+use bowline_launch::protocol::wire::{self, Frame, FromAgent, ToAgent};
 
 /// Most ranks that a target asks for: the mapping's text does not bound the size of its answer.
 const RANKS_MAX: u32 = 1 << 12;

@@ -6,7 +6,7 @@ use bowline_model::fennel::job::{Job, Lengths, RankRecord, Row};
 use bowline_model::fennel::machine::Machine;
 use bowline_model::fennel::network::{Fixed, Pipelined};
 use bowline_model::fennel::program::Program;
-use bowline_model::fennel::source::{Source, Stated, Stopped, Walk};
+use bowline_model::fennel::source::{Stated, StepSource, Stopped, Walk};
 
 fn run(program: &Program) {
     let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
@@ -74,7 +74,7 @@ pub(crate) fn records(bytes: &[u8]) {
             };
             assert!(complete, "{:?}", call.lengths);
             let nothing = |_: &mut Walk<'_>, _| Ok::<(), Stopped>(());
-            Ok(Box::new(Stated::new(call.ranks, nothing)) as Box<dyn Source>)
+            Ok(Box::new(Stated::new(call.ranks, nothing)) as Box<dyn StepSource>)
         })
     });
     match job {

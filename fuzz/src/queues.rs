@@ -14,7 +14,7 @@ pub(crate) fn queue_address(bytes: &[u8]) {
     bowline_receive_queue::fuzz::address(bytes);
 }
 
-/// Who sits on a seat of a receive queue.
+/// Which sender has a number of a receive queue.
 pub(crate) fn queue_introduction(bytes: &[u8]) {
     bowline_receive_queue::fuzz::introduction(bytes);
 }

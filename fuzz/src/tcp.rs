@@ -5,7 +5,7 @@ pub(crate) fn frames(bytes: &[u8]) {
     bowline_tcp::fuzz::frames(bytes);
 }
 
-/// What strangers say, and addresses and keys of peers.
+/// What unauthenticated clients send, and addresses and keys of peers.
 pub(crate) fn handshake(bytes: &[u8]) {
     bowline_tcp::fuzz::handshake(bytes);
 }

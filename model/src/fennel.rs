@@ -1,7 +1,7 @@
 //! Fennel: a discrete-event simulator of communication. (Thesis, chapter 3.)
 //!
 //! A [`Program`](program::Program) is a graph of tasks of processes. A [`Machine`](machine::Machine) runs it with a
-//! model of the network and a model of computing, and tells [instruments](instrument) of every task. It is made to
+//! model of the network and a model of computing, and reports every task to [instruments](instrument). It is made to
 //! compare algorithms under models, skew and overlap included, and not to foretell what a machine does: there is no
 //! congestion unless a model brings it.
 //!

@@ -10,11 +10,13 @@
 //! | the parameters as functions of the size | [`sizes`] |
 //! | the same times in the models of Hockney, LogGP and LogfP | [`others`] |
 //! | what operations take for each byte | [`operations`] |
+//! | the costs of collectives | [`Costs`](crate::coll::price::Costs) |
 //! | the file that keeps the result | `table`, with the feature `json` |
 //!
 //! A fit with a negative parameter is no error of the measurement: it says that the model does not hold at that size,
 //! and it is kept as that ([`SizeFit::cost`]). The unit of time is whatever the samples have.
 
+mod costs;
 pub mod line;
 pub mod operations;
 pub mod others;

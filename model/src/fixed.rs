@@ -32,7 +32,7 @@ pub mod tree;
 
 /// A call, as both libraries look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct FixedCall {
     /// Ranks of the communicator, at least 1.
     pub ranks: u32,
     /// Bytes of a rank's vector for allreduce, bcast, reduce and reduce_scatter; of a rank's block for the others.
@@ -43,7 +43,7 @@ pub struct Call {
     pub commutative: bool,
 }
 
-impl Call {
+impl FixedCall {
     /// A commutative operation on elements of 8 bytes.
     pub const fn doubles(ranks: u32, bytes: usize) -> Self {
         Self { ranks, bytes, width: 8, commutative: true }

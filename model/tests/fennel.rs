@@ -6,11 +6,11 @@ use bowline_model::fennel::generate::{
     Computes, allreduce, allreduce_after, allreduce_with, multicast, ping_pong, stages,
 };
 use bowline_model::fennel::instrument::{Bandwidth, Recorder, Skew, Utilisation};
-use bowline_model::fennel::latency::{Delayed, Distribution, Latency, Random};
+use bowline_model::fennel::latency::{Delayed, Latency, LatencyDistribution, Random};
 use bowline_model::fennel::machine::{Machine, RunError};
 use bowline_model::fennel::network::{Blocking, Fixed, Hockney, LogGp, Noisy, PerByte, Pipelined};
 use bowline_model::fennel::program::{Act, Program};
-use bowline_model::fennel::topology::{Placement, Topology, Wired};
+use bowline_model::fennel::topology::{NetworkTopology, Placement, Wired};
 use bowline_model::schedule::Schedule;
 
 type Published = Machine<Pipelined, Fixed>;
@@ -290,17 +290,17 @@ fn hockney_overlaps_nothing() {
 
 #[test]
 fn latencies_are_distributed_as_they_are_said_to_be() {
-    let samples = Distribution::Samples([100.0, 300.0].into());
-    let normal = Distribution::Normal { mean: 100.0, deviation: 20.0 };
+    let samples = LatencyDistribution::Samples([100.0, 300.0].into());
+    let normal = LatencyDistribution::Normal { mean: 100.0, deviation: 20.0 };
     // What is drawn, its mean, its deviation, and the range that it is in.
     let infinite = f64::INFINITY;
     for (distribution, mean, deviation, low, high) in [
-        (Distribution::Constant(70.0), 70.0, 0.0, 70.0, 70.0),
-        (Distribution::Uniform(100.0, 400.0), 250.0, 300.0 / 12_f64.sqrt(), 100.0, 400.0),
-        (Distribution::Exponential(200.0), 200.0, 200.0, 0.0, infinite),
+        (LatencyDistribution::Constant(70.0), 70.0, 0.0, 70.0, 70.0),
+        (LatencyDistribution::Uniform(100.0, 400.0), 250.0, 300.0 / 12_f64.sqrt(), 100.0, 400.0),
+        (LatencyDistribution::Exponential(200.0), 200.0, 200.0, 0.0, infinite),
         (normal, 100.0, 20.0, 0.0, infinite),
         // The half of a normal distribution: mean s sqrt(2/pi), variance s^2 (1 - 2/pi).
-        (Distribution::Normal { mean: 0.0, deviation: 100.0 }, 79.79, 60.28, 0.0, infinite),
+        (LatencyDistribution::Normal { mean: 0.0, deviation: 100.0 }, 79.79, 60.28, 0.0, infinite),
         (samples, 200.0, 100.0, 100.0, 300.0),
     ] {
         let mut latency = Random::new(distribution.clone().checked().unwrap(), 3);
@@ -315,11 +315,11 @@ fn latencies_are_distributed_as_they_are_said_to_be() {
         assert!(drawn.iter().all(|time| (low - 1e-9..=high + 1e-9).contains(time)));
     }
     for wrong in [
-        Distribution::Constant(-1.0),
-        Distribution::Uniform(2.0, 1.0),
-        Distribution::Exponential(f64::NAN),
-        Distribution::Normal { mean: -1.0, deviation: 1.0 },
-        Distribution::Samples([].into()),
+        LatencyDistribution::Constant(-1.0),
+        LatencyDistribution::Uniform(2.0, 1.0),
+        LatencyDistribution::Exponential(f64::NAN),
+        LatencyDistribution::Normal { mean: -1.0, deviation: 1.0 },
+        LatencyDistribution::Samples([].into()),
     ] {
         assert!(wrong.clone().checked().is_err(), "{wrong:?}");
     }
@@ -327,7 +327,7 @@ fn latencies_are_distributed_as_they_are_said_to_be() {
 
 #[test]
 fn ranks_far_apart_wait_longer() {
-    let torus: Topology = "torus:8".parse().unwrap();
+    let torus: NetworkTopology = "torus:8".parse().unwrap();
     let wired = |each| {
         let placement = Placement::Block(each);
         let latency = Wired::new(8, Some(torus.clone()), placement, 50.0, 90.0).unwrap();
@@ -342,7 +342,7 @@ fn ranks_far_apart_wait_longer() {
     let mut program = Program::new(2);
     let get = program.add(0, Act::Get { from: 1, bytes: 0 }, &[]);
     program.add(0, Act::Compute(0), &[get]);
-    let latency = Random::new(Distribution::Constant(30.0), 0);
+    let latency = Random::new(LatencyDistribution::Constant(30.0), 0);
     let network = Delayed { network: Pipelined::CHAPTER_5, latency };
     let time = Machine { network, compute: Fixed(10.0) }.run(&program, &mut []).unwrap();
     assert!(near(time, 610.0 + 2.0 * 30.0), "there and back: {time}");

@@ -7,13 +7,13 @@ use bowline_model::fennel::generate;
 use bowline_model::fennel::instrument::{Bandwidth, Skew, Utilisation};
 use bowline_model::fennel::machine::{Machine, RunError};
 use bowline_model::fennel::network::{Compute, Fixed, LogGp, Network, Noisy, PerByte, Pipelined};
-use bowline_model::fennel::source::{Source, Stated, Stopped, Walk, write_down};
+use bowline_model::fennel::source::{Stated, StepSource, Stopped, Walk, write_down};
 use bowline_model::schedule::Schedule;
 
 /// Runs both ways, which must come to the same, and says when all was done.
 fn both<N: Network + Clone, C: Compute + Clone>(
     machine: &Machine<N, C>,
-    source: &(impl Source + ?Sized),
+    source: &(impl StepSource + ?Sized),
 ) -> f64 {
     let ranks = source.ranks();
     let (mut skew, mut bandwidth, mut busy) =
@@ -23,15 +23,15 @@ fn both<N: Network + Clone, C: Compute + Clone>(
         .clone()
         .run(&graph, &mut [&mut skew, &mut bandwidth, &mut busy])
         .expect("algorithms end");
-    let (mut again, mut told) = (Skew::new(ranks), Utilisation::new(ranks));
-    let outcome = machine.clone().run_steps(source, &mut [&mut again, &mut told]).unwrap();
+    let (mut again, mut reported) = (Skew::new(ranks), Utilisation::new(ranks));
+    let outcome = machine.clone().run_steps(source, &mut [&mut again, &mut reported]).unwrap();
     assert_eq!(outcome.end(), end);
     assert_eq!(outcome.ends, skew.ends());
     assert_eq!(outcome.ends, again.ends());
     assert_eq!(outcome.spread(), skew.spread());
     assert_eq!((outcome.messages, outcome.bytes), (bandwidth.messages, bandwidth.bytes));
-    assert_eq!(told.busy().len(), busy.busy().len());
-    for (one, other) in told.busy().iter().zip(busy.busy()) {
+    assert_eq!(reported.busy().len(), busy.busy().len());
+    for (one, other) in reported.busy().iter().zip(busy.busy()) {
         assert!((one - other).abs() < 1e-6, "{one} {other}");
     }
     end
@@ -142,7 +142,7 @@ fn what_does_not_fit_is_an_error() {
     assert_eq!(left, Err(RunError::NotReceived { from: 0, to: 1 }));
     let nobody = of_two(|plan, _| plan.send(2, data));
     assert_eq!(nobody, Err(RunError::NoSuchPeer { process: 0, peer: 2 }));
-    // Whoever comes first: the message or the rank that waits for it.
+    // The message or the rank that waits for it may come first.
     for first in [0, 1] {
         let lengths = of_two(|plan, place| {
             if place.rank == first {

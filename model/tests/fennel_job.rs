@@ -3,10 +3,10 @@
 use bowline_model::coll::forms::Barrier;
 use bowline_model::coll::{barrier, plan::Place};
 use bowline_model::fennel::instrument::Bandwidth;
-use bowline_model::fennel::job::{Collective, Job, JobError, Lengths, RankRecord, Row};
+use bowline_model::fennel::job::{Collective, Job, JobRecordError, Lengths, RankRecord, Row};
 use bowline_model::fennel::machine::{Machine, RunError};
 use bowline_model::fennel::network::{Fixed, Pipelined};
-use bowline_model::fennel::source::{Source, Stated, Walk};
+use bowline_model::fennel::source::{Stated, StepSource, Walk};
 
 fn head(rank: u32, size: u32) -> String {
     format!("{{\"format\":\"bowline record\",\"version\":3,\"rank\":{rank},\"size\":{size}}}\n")
@@ -18,7 +18,7 @@ fn rank(number: u32, lines: &str) -> RankRecord {
     RankRecord::parse(&format!("{}{WORLD}{lines}", head(number, 2))).unwrap()
 }
 
-fn barriers(call: &Collective) -> Result<Box<dyn Source>, String> {
+fn barriers(call: &Collective) -> Result<Box<dyn StepSource>, String> {
     if call.name != "barrier" {
         return Err(format!("{} is not simulated", call.name));
     }
@@ -74,7 +74,7 @@ fn exchanges_between_neighbours_are_messages() {
 }
 
 #[test]
-fn communicators_with_one_number_are_told_apart() {
+fn communicators_with_one_number_are_distinguished() {
     let mut records = Vec::new();
     for own in 0..4_u32 {
         // Pairs of neighbours, whose communicators have number 1 everywhere and one generation.
@@ -101,12 +101,12 @@ fn communicators_with_one_number_are_told_apart() {
 #[test]
 fn what_is_no_record_says_why() {
     let error = |text: &str| RankRecord::parse(text).unwrap_err();
-    assert_eq!(error(""), JobError::Empty);
-    assert_eq!(error("\n"), JobError::Empty);
-    assert_eq!(error("Chapter 1"), JobError::Foreign);
-    assert_eq!(error(&head(0, 2).replace("bowline record", "x")), JobError::Foreign);
+    assert_eq!(error(""), JobRecordError::Empty);
+    assert_eq!(error("\n"), JobRecordError::Empty);
+    assert_eq!(error("Chapter 1"), JobRecordError::Foreign);
+    assert_eq!(error(&head(0, 2).replace("bowline record", "x")), JobRecordError::Foreign);
     let of_version = |number| head(0, 2).replace("\"version\":3", &format!("\"version\":{number}"));
-    assert_eq!(error(&of_version(9)), JobError::Version { found: 9 });
+    assert_eq!(error(&of_version(9)), JobRecordError::Version { found: 9 });
     assert!((1..3).all(|number| RankRecord::parse(&of_version(number)).is_ok()));
     assert!(error(&head(2, 2)).to_string().contains("rank 2 of 2"));
     assert!(error(&head(0, u32::MAX)).to_string().contains("1048576"));
@@ -141,8 +141,8 @@ fn what_is_no_record_says_why() {
         (&call(0, "alltoallv", "\"later\":false,\"to\":[9999999999999]"), "terabyte"),
         (&call(0, "bcast", "\"later\":false,\"own\":1"), "bcast has no such blocks"),
     ] {
-        let told = error(&format!("{}{WORLD}{line}\n", head(0, 2))).to_string();
-        assert!(told.contains(wanted), "{line}: {told}");
+        let reported = error(&format!("{}{WORLD}{line}\n", head(0, 2))).to_string();
+        assert!(reported.contains(wanted), "{line}: {reported}");
     }
 }
 
@@ -223,7 +223,7 @@ fn asked(of: [&str; 2], version: u32) -> Collective {
     let mut steps = |call: &Collective| {
         asked = Some(call.clone());
         let run = |_: &mut Walk<'_>, _: Place| Ok(());
-        Ok(Box::new(Stated::new(call.ranks, run)) as Box<dyn Source>)
+        Ok(Box::new(Stated::new(call.ranks, run)) as Box<dyn StepSource>)
     };
     job.program(&mut steps).unwrap();
     asked.unwrap()
@@ -269,7 +269,7 @@ fn collectives_meet_within_their_series() {
     let mut steps = |call: &Collective| {
         met.push((call.name.clone(), call.persistent));
         let run = |_: &mut Walk<'_>, _: Place| Ok(());
-        Ok(Box::new(Stated::new(call.ranks, run)) as Box<dyn Source>)
+        Ok(Box::new(Stated::new(call.ranks, run)) as Box<dyn StepSource>)
     };
     job.program(&mut steps).unwrap();
     met.sort();

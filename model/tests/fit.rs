@@ -2,7 +2,7 @@
 
 use bowline_model::cost::Pipelining;
 use bowline_model::fit::line::line;
-use bowline_model::fit::others::{Hockney, LogGp, LogfP, dip, quality};
+use bowline_model::fit::others::{FittedHockney, FittedLogGp, LogfP, dip, quality};
 use bowline_model::fit::sizes::BySize;
 use bowline_model::fit::{FitError, Multicast, PingPong, Samples, SizeFit, Statistic, fit};
 use proptest::prelude::*;
@@ -142,18 +142,18 @@ fn a_model_without_overlap_does_not_fit_and_one_with_does() {
     let ours = BySize::of(&found).unwrap();
     let own = quality(&found, |n, b| ours.at(n).unwrap().multicast(b));
     assert!(own.error < 1e-9 && own.r_squared > 0.999_999, "{own:?}");
-    let hockney = Hockney::of_multicasts(&found).unwrap();
+    let hockney = FittedHockney::of_multicasts(&found).unwrap();
     let theirs = quality(&found, |n, b| hockney.multicast(n, b));
     assert!(theirs.error > 0.1, "{hockney:?} {theirs:?}");
-    let loggp = LogGp::of_multicasts(&published(), &found, Statistic::Minimum).unwrap();
+    let loggp = FittedLogGp::of_multicasts(&published(), &found, Statistic::Minimum).unwrap();
     let between = quality(&found, |n, b| loggp.multicast(n, b));
     assert!(between.error < theirs.error, "{loggp:?} {between:?}");
 }
 
 #[test]
 fn the_other_models_find_their_own_parameters_again() {
-    let hockney = Hockney { latency: 2.0, per_byte: 0.01 };
-    let loggp = LogGp { latency: 0.5, overhead: 0.1, gap: 0.3, per_byte: 0.002 };
+    let hockney = FittedHockney { latency: 2.0, per_byte: 0.01 };
+    let loggp = FittedLogGp { latency: 0.5, overhead: 0.1, gap: 0.3, per_byte: 0.002 };
     let make = |time: &dyn Fn(u64, u32) -> f64, issue: f64| -> Samples {
         let of = |size| {
             (1..=6).map(move |width| {
@@ -166,23 +166,23 @@ fn the_other_models_find_their_own_parameters_again() {
     };
     let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
     let samples = make(&|n, b| hockney.multicast(n, b), 1.0);
-    let found = Hockney::of_multicasts(&fit(&samples, Statistic::Minimum).unwrap()).unwrap();
+    let found = FittedHockney::of_multicasts(&fit(&samples, Statistic::Minimum).unwrap()).unwrap();
     assert!(near(found.latency, 2.0) && near(found.per_byte, 0.01), "{found:?}");
     let mut samples = make(&|n, b| loggp.multicast(n, b), 0.1);
     // Messages to and fro, whose latency is another one.
-    let slower = LogGp { latency: 0.7, ..loggp };
+    let slower = FittedLogGp { latency: 0.7, ..loggp };
     samples.ping_pongs =
         [8, 64].map(|size| PingPong { size, one_way: vec![slower.message(size)] }).into();
     let fits = fit(&samples, Statistic::Minimum).unwrap();
-    let of_multicasts = LogGp::of_multicasts(&samples, &fits, Statistic::Minimum).unwrap();
-    let of_ping_pongs = LogGp::of_ping_pongs(&samples, &fits, Statistic::Minimum).unwrap();
+    let of_multicasts = FittedLogGp::of_multicasts(&samples, &fits, Statistic::Minimum).unwrap();
+    let of_ping_pongs = FittedLogGp::of_ping_pongs(&samples, &fits, Statistic::Minimum).unwrap();
     for (found, latency) in [(of_multicasts, 0.5), (of_ping_pongs, 0.7)] {
         assert!(near(found.latency, latency) && near(found.overhead, 0.1), "{found:?}");
         assert!(near(found.gap, 0.3) && near(found.per_byte, 0.002), "{found:?}");
     }
-    let one_way = Hockney::of_ping_pongs(&samples, Statistic::Minimum).unwrap();
+    let one_way = FittedHockney::of_ping_pongs(&samples, Statistic::Minimum).unwrap();
     assert!(near(one_way.per_byte, 0.002), "{one_way:?}");
-    assert!(Hockney::of_ping_pongs(&published(), Statistic::Minimum).is_err());
+    assert!(FittedHockney::of_ping_pongs(&published(), Statistic::Minimum).is_err());
 }
 
 /// One size whose times are those of `time`.

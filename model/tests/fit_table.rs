@@ -1,7 +1,7 @@
 //! The file that keeps fits: what is written is read, and what is no table is refused with the reason.
 
 use bowline_model::cost::Pipelining;
-use bowline_model::fit::table::{Entry, Origin, Row, Table, TableError};
+use bowline_model::fit::table::{Entry, FitTable, Origin, Row, TableError};
 use bowline_model::fit::{Multicast, Samples, Statistic, fit};
 use proptest::prelude::*;
 
@@ -27,10 +27,10 @@ fn measured(transport: &str) -> Entry {
 
 #[test]
 fn fits_are_kept_by_site_and_transport_and_read_again() {
-    let mut table = Table::default();
+    let mut table = FitTable::default();
     assert!(table.learn(measured("shm")));
     assert!(table.learn(Entry::published("there", "aries")));
-    let table = Table::parse(table.text().unwrap().as_bytes()).unwrap();
+    let table = FitTable::parse(table.text().unwrap().as_bytes()).unwrap();
     assert_eq!(table.entries().len(), 2);
     let found = table.find("here", "shm").unwrap();
     assert_eq!((found, found.origin()), (&measured("shm"), Origin::Measured));
@@ -53,7 +53,7 @@ fn what_was_published_is_marked_as_assumed_and_gives_way() {
         (archer.pipelining * 1e3, archer.required * 1e3)
     );
     assert_eq!(assumed.by_size().unwrap().at(1 << 20), None);
-    let mut table = Table::default();
+    let mut table = FitTable::default();
     assert!(table.learn(assumed.clone()) && table.learn(measured("shm")));
     assert!(!table.learn(assumed), "what was measured stays");
     assert_eq!(table.entries(), [measured("shm")]);
@@ -63,14 +63,14 @@ fn what_was_published_is_marked_as_assumed_and_gives_way() {
 
 #[test]
 fn what_is_no_table_is_refused_with_the_reason() {
-    let mut table = Table::default();
+    let mut table = FitTable::default();
     table.learn(measured("shm"));
     let good = table.text().unwrap();
     let refused = |from: &str, to: &str| {
         assert!(good.contains(from), "{from}: {good}");
-        Table::parse(good.replacen(from, to, 1).as_bytes()).unwrap_err()
+        FitTable::parse(good.replacen(from, to, 1).as_bytes()).unwrap_err()
     };
-    assert_eq!(Table::parse(b"{}"), Err(TableError::Foreign));
+    assert_eq!(FitTable::parse(b"{}"), Err(TableError::Foreign));
     assert_eq!(refused("bowline model", "bowline costs"), TableError::Foreign);
     let version = refused("\"version\": 1", "\"version\": 2");
     assert_eq!(version, TableError::Version { found: 2 });
@@ -90,12 +90,12 @@ fn what_is_no_table_is_refused_with_the_reason() {
     assert!(matches!(&error, TableError::Impossible { transport, .. } if transport == "shm"));
     assert!(error.to_string().contains("describe no network"), "{error}");
     assert!(refused("4096", "8").to_string().contains("8 bytes stand there twice"));
-    assert!(Table::parse(b"").is_err() && Table::parse(b"[1").is_err());
+    assert!(FitTable::parse(b"").is_err() && FitTable::parse(b"[1").is_err());
 }
 
 #[test]
 fn nothing_is_written_that_would_be_refused() {
-    let mut table = Table::default();
+    let mut table = FitTable::default();
     table.learn(empty("here", "shm"));
     assert!(table.text().unwrap_err().to_string().contains("no size"));
     let mut bad = measured("shm");
@@ -108,16 +108,16 @@ proptest! {
     /// Any bytes are read or refused, and what is read is written and read again the same.
     #[test]
     fn bytes_do_no_harm(at in 0..2000_usize, byte in any::<u8>(), p in 0.0..1e9_f64, r in 0.0..1e9_f64) {
-        let mut table = Table::default();
+        let mut table = FitTable::default();
         let mut entry = empty("a \"site\"; 3", "tcp");
         entry.sizes.push(Row { size: 8, pipelining: p, required: r, origin: Origin::Measured });
         table.learn(entry);
         let mut text = table.text().unwrap().into_bytes();
-        prop_assert_eq!(&Table::parse(&text).unwrap(), &table);
+        prop_assert_eq!(&FitTable::parse(&text).unwrap(), &table);
         let at = at % text.len();
         text[at] = byte;
-        if let Ok(other) = Table::parse(&text) {
-            prop_assert_eq!(Table::parse(other.text().unwrap().as_bytes()).unwrap(), other);
+        if let Ok(other) = FitTable::parse(&text) {
+            prop_assert_eq!(FitTable::parse(other.text().unwrap().as_bytes()).unwrap(), other);
         }
     }
 }

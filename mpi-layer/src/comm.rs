@@ -4,9 +4,8 @@
 //! [`coll`](crate::coll).
 
 pub(crate) mod agree;
-pub(crate) mod context;
 mod create;
-pub(crate) mod later;
+pub(crate) mod recorded;
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -14,17 +13,17 @@ use std::rc::Rc;
 
 use bowline_ucp::{Ep, MatchSpec, SpaceOptions};
 
-use self::context::Agreed;
-use crate::coll::priced::Chosen;
-use crate::coll::shared::Shared;
-use crate::coll::shared::staged::Staging;
+use crate::choices::Chosen;
 use crate::consts::PROC_NULL;
+use crate::context::Agreed;
 use crate::error::MpiError;
 use crate::group::{Comparison, Group};
+use crate::parts::DirectoryError;
 use crate::process::Process;
+use crate::shared_memory::Shared;
+use crate::shared_memory::Staging;
 use crate::tags;
-use crate::topo::Placed;
-use crate::world::DirectoryError;
+use crate::topology::Placed;
 
 /// A group of ranks that exchange messages which no other communicator sees. (MPI: Groups,
 /// Contexts, Communicators.)
@@ -111,7 +110,7 @@ impl CommInner {
         };
         process.drop_stale();
         if let Some(record) = process.record() {
-            record.opened(&inner);
+            record.opened(inner.within());
         }
         Ok(Communicator { inner: Rc::new(inner) })
     }
@@ -130,11 +129,6 @@ impl CommInner {
         let opened = self.process.worker.open_space(self.collective_space(), options);
         opened.expect("the space belongs to this communicator's context, which has opened it once");
         self.collecting.set(true);
-    }
-
-    /// The id of its context.
-    pub(crate) const fn context(&self) -> u32 {
-        self.context
     }
 
     /// The space of point-to-point messages.

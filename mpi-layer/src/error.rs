@@ -126,12 +126,12 @@ pub enum MpiError {
     ForeignCommunicator,
     /// A message was longer than its receive buffer. The receive is complete and the bytes that
     /// fit have been delivered.
-    #[error("a message of {message} bytes was cut to the {room} bytes of its receive buffer")]
+    #[error("a message of {message} bytes was cut to the {capacity} bytes of its receive buffer")]
     Truncated {
         /// Bytes of the message as it was sent.
         message: u64,
         /// Bytes of the receive buffer.
-        room: u64,
+        capacity: u64,
     },
     /// In a collective a partner sent a block of another length than this rank expects; the ranks
     /// did not give matching counts.
@@ -152,7 +152,7 @@ pub enum MpiError {
         /// Its rank in the communicator.
         rank: u32,
     },
-    /// A buffered send found too little room in the buffer that was attached for it.
+    /// A buffered send found too little space in the buffer that was attached for it.
     #[error("a buffered send needs {needed} bytes of its buffer, which has {free} to give")]
     NoBufferSpace {
         /// Bytes that the message takes.
@@ -278,6 +278,21 @@ impl MpiError {
     }
 }
 
+impl MpiError {
+    /// Whether a collective that fails with this at one rank may go on at others, which learn nothing of it: no
+    /// process was lost.
+    #[cold]
+    pub(crate) const fn is_own(&self) -> bool {
+        !matches!(
+            self,
+            Self::PeerFailed(_)
+                | Self::MemberFailed { .. }
+                | Self::Unreachable { .. }
+                | Self::Protocol(OpError::BadRemote | OpError::TooManyUnexpected)
+        )
+    }
+}
+
 impl From<ReceiveError> for MpiError {
     #[cold]
     #[inline(never)]
@@ -291,11 +306,24 @@ impl From<OpError> for MpiError {
     #[inline(never)]
     fn from(error: OpError) -> Self {
         match error {
-            OpError::Truncated { message, room } => Self::Truncated { message, room },
+            OpError::Truncated { message, capacity } => Self::Truncated { message, capacity },
             OpError::PeerFailed(failure) => Self::PeerFailed(failure),
             OpError::MemberFailed { rank } => Self::MemberFailed { rank },
             OpError::Cancelled => Self::Cancelled,
             other => Self::Protocol(other),
         }
     }
+}
+
+/// Success when a buffer has the length that it needs.
+#[inline]
+pub(crate) const fn length(
+    what: &'static str,
+    expected: usize,
+    got: usize,
+) -> Result<(), MpiError> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(MpiError::InvalidLength { what, expected, got })
 }

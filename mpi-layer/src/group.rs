@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn comparison_tells_order_from_membership() {
+    fn comparison_distinguishes_order_from_membership() {
         let a = Group::from_world_ranks(vec![3, 1, 4]);
         let same = Group::from_world_ranks(vec![3, 1, 4]);
         let turned = Group::from_world_ranks(vec![4, 1, 3]);

@@ -4,7 +4,7 @@
 //! A handle of borrowed memory promises that the memory stays until the operation is complete.
 //! Here the promise is kept in two ways: a blocking call does not return (nor unwind) before the
 //! completion, and an owned buffer is freed only after it. The two other files with handles are
-//! [`scope`](crate::scope), whose exit waits, and [`coll::memory`](crate::coll::memory).
+//! [`scope`](crate::scope), whose exit waits, and [`steps::memory`](crate::steps::memory).
 
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
@@ -15,31 +15,11 @@ use bowline_ucp::{
     Sent, Status,
 };
 
-use crate::comm::CommInner;
 use crate::datatype::{Datatype, bytes_of_mut};
 use crate::process::Process;
+use crate::unwinding::without_unwinding;
 
-/// Ends the process when it is dropped: a panic must not free a buffer that an operation uses.
-struct NoUnwind;
-
-impl Drop for NoUnwind {
-    #[cold]
-    fn drop(&mut self) {
-        tracing::error!("a panic inside a blocking operation whose buffer is in use; aborting");
-        std::process::abort();
-    }
-}
-
-/// Runs `act`, during which a panic would free a buffer that is in use.
-#[inline]
-pub(crate) fn without_unwinding<R>(act: impl FnOnce() -> R) -> R {
-    let guard = NoUnwind;
-    let result = act();
-    std::mem::forget(guard);
-    result
-}
-
-/// Waits for an operation, come what may.
+/// Waits for an operation, without unwinding.
 #[inline]
 pub(crate) fn complete(process: &Process, id: RequestId) -> Status {
     without_unwinding(|| process.wait(id))
@@ -106,28 +86,30 @@ pub(crate) fn receive_buffer(
     without_unwinding(|| process.recv_blocking(spec, buffer))
 }
 
-/// Receives a claimed message into `bytes`.
+/// Receives a claimed message into `bytes`; `posted` is called with the receive.
 pub(crate) fn receive_claimed(
-    comm: &CommInner,
+    process: &Process,
     message: Message,
     bytes: &mut [u8],
+    posted: impl FnOnce(RequestId),
 ) -> Result<MessageInfo, ReceiveError> {
     // SAFETY: as in `receive`.
     let buffer = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
-    receive_claimed_buffer(comm, message, buffer)
+    receive_claimed_buffer(process, message, buffer, posted)
 }
 
 /// Receives a claimed message into what a handle stands for. It neither returns nor unwinds before the
 /// message is there.
 pub(crate) fn receive_claimed_buffer(
-    comm: &CommInner,
+    process: &Process,
     message: Message,
     buffer: RecvBuf,
+    posted: impl FnOnce(RequestId),
 ) -> Result<MessageInfo, ReceiveError> {
     without_unwinding(|| {
-        let id = comm.process.worker.recv_claimed(message, buffer)?;
-        comm.claimed(id);
-        comm.process.wait(id).message()
+        let id = process.worker.recv_claimed(message, buffer)?;
+        posted(id);
+        process.wait(id).message()
     })
 }
 

@@ -45,7 +45,7 @@
 //!
 //! # Errors
 //! Every call that can fail returns [`MpiError`]; nothing aborts the job. An argument that is
-//! wrong is told before anything is sent. When a process dies, calls that wait for it fail, and
+//! wrong is reported before anything is sent. When a process dies, calls that wait for it fail, and
 //! collectives fail at every member.
 //!
 //! # Thread safety
@@ -57,16 +57,21 @@
 //! A rank leaves when the last of its communicators is dropped. No operation outlives the buffer
 //! that it uses, by construction; see [`Communicator::scope`].
 
+mod choices;
 mod coll;
+mod coll_options;
 mod comm;
 mod consts;
+mod context;
 mod datatype;
 mod error;
 mod group;
 mod handles;
+mod later;
 pub mod op;
 mod owned;
 mod p2p;
+mod parts;
 mod persistent;
 mod probe;
 mod process;
@@ -74,20 +79,25 @@ pub mod raw;
 mod record;
 mod request;
 mod scope;
+mod shared_memory;
 mod status;
+mod steps;
 mod tags;
 mod topo;
+mod topology;
 pub mod types;
+mod unwinding;
+mod workspace;
 mod world;
 
 pub use bowline_mpi_derive::Datatype;
 pub use coll::calls::Partition;
 pub use coll::mixed::{Block, BlockMut, OwnedBlock};
-pub use coll::options::{COLL_COSTS, CollOptions, CollOptionsError, SETTINGS as COLL_SETTINGS};
 pub use coll::priced::is_algorithm;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub use coll::shared::fuzz;
+pub use coll_options::{COLL_COSTS, CollOptions, CollOptionsError, SETTINGS as COLL_SETTINGS};
 pub use comm::Communicator;
 pub use consts::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB, UNDEFINED};
 pub use datatype::{Datatype, Located};
@@ -100,10 +110,11 @@ pub use op::{
     Prod, Sum, UserOperation, commutative, ordered,
 };
 pub use owned::{OwnedRecv, OwnedSend};
+pub use parts::{Directory, DirectoryError, WorldParts};
 pub use persistent::{PersistentCollective, PersistentExchange};
 pub use probe::ClaimedMessage;
 pub use request::{Outcome, Request, test_all, test_any, test_some, wait_all, wait_any, wait_some};
 pub use scope::{AnyRequest, CollectiveRequest, Received, RecvRequest, Scope, SendRequest};
 pub use status::Status;
-pub use topo::{Cart, DistGraph, Graph, Topology, dims_create};
-pub use world::{Directory, DirectoryError, World, WorldParts};
+pub use topology::{Cart, DistGraph, Graph, Topology, dims_create};
+pub use world::World;

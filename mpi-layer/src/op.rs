@@ -8,6 +8,8 @@
 mod extended;
 mod kernels;
 mod numbers;
+pub(crate) mod operands;
+pub(crate) mod reduce_op;
 mod soft;
 mod table;
 #[cfg(test)]

@@ -14,11 +14,12 @@ use bowline_ucp::SendMode;
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
-use crate::handles::{OwnedItems, without_unwinding};
+use crate::handles::OwnedItems;
 use crate::process::Process;
 use crate::request::sealed::Core;
 use crate::request::{Request, State};
 use crate::status::Status;
+use crate::unwinding::without_unwinding;
 
 #[derive(Debug)]
 struct Owned<T: Datatype> {
@@ -59,7 +60,7 @@ impl Communicator {
         Ok(request)
     }
 
-    /// Starts to receive a message into `items`, whose length is the room. (`MPI_Irecv`)
+    /// Starts to receive a message into `items`, which may be longer than the message. (`MPI_Irecv`)
     ///
     /// # Errors
     /// Those of [`recv`](Self::recv), except truncation; the vector is dropped then.

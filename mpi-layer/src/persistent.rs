@@ -23,11 +23,12 @@ use std::rc::Rc;
 use crate::coll::run::Run;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
-use crate::handles::{OwnedItems, without_unwinding};
+use crate::handles::OwnedItems;
 use crate::process::Process;
 use crate::request::sealed::Core;
 use crate::request::{Request, State};
 use crate::status::Status;
+use crate::unwinding::without_unwinding;
 
 pub use self::exchange::PersistentExchange;
 
@@ -39,13 +40,13 @@ struct Held<B> {
     buffers: ManuallyDrop<B>,
     process: Rc<Process>,
     /// How it ended when it was last active.
-    told: State,
+    reported: State,
 }
 
 impl<B> Held<B> {
     fn new(run: Rc<Run>, buffers: B, process: Rc<Process>) -> Box<Self> {
         let (run, buffers) = (ManuallyDrop::new(run), ManuallyDrop::new(buffers));
-        Box::new(Self { run, buffers, process, told: State::Reported(Ok(Status::EMPTY)) })
+        Box::new(Self { run, buffers, process, reported: State::Reported(Ok(Status::EMPTY)) })
     }
 
     fn start(&mut self) -> Result<(), MpiError> {
@@ -112,10 +113,10 @@ impl<B> Core for Held<B> {
         &self.process
     }
     fn state(&mut self) -> &mut State {
-        &mut self.told
+        &mut self.reported
     }
     fn state_now(&self) -> State {
-        State::of_run(&self.run, self.told)
+        State::of_run(&self.run, self.reported)
     }
     fn released(&mut self) {
         self.run.finish();

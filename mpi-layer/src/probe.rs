@@ -22,7 +22,7 @@ pub struct ClaimedMessage {
 }
 
 impl Communicator {
-    /// Waits for a message that a receive with these arguments would get, and tells of it without
+    /// Waits for a message that a receive with these arguments would get, and describes it without
     /// receiving it. (`MPI_Probe`)
     ///
     /// A sender may cancel the message between this call and the receive, which then waits for
@@ -37,7 +37,7 @@ impl Communicator {
         })
     }
 
-    /// Tells of a message that a receive with these arguments would get now, if there is one.
+    /// Describes a message that a receive with these arguments would get now, if there is one.
     /// (`MPI_Iprobe`)
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Communicator {
     /// message of it left.
     pub fn iprobe(&self, source: i32, tag: i32) -> Result<Option<Status>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(Status::NULL)) };
-        self.inner.process.look();
+        self.inner.process.progress_or_yield();
         let found = self.inner.process.worker.probe(&spec).map(|info| Status::of_message(&info));
         self.or_death(&spec, found)
     }
@@ -67,11 +67,11 @@ impl Communicator {
     /// As for [`iprobe`](Self::iprobe).
     pub fn improbe(&self, source: i32, tag: i32) -> Result<Option<ClaimedMessage>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(Some(self.claimed_null())) };
-        self.inner.process.look();
+        self.inner.process.progress_or_yield();
         self.or_death(&spec, self.claim(&spec))
     }
 
-    /// What was found, or why nothing will be: whoever looks again and again must learn of it.
+    /// What was found, or why nothing will be: a caller that probes again and again must learn of it.
     fn or_death<R>(&self, spec: &MatchSpec, found: Option<R>) -> Result<Option<R>, MpiError> {
         if found.is_none() {
             self.inner.process.worker.check(spec)?;
@@ -118,7 +118,12 @@ impl ClaimedMessage {
     /// [`MpiError::Truncated`] when the message is longer than `items`, the sender's failure.
     pub fn recv<T: Datatype>(mut self, items: &mut [T]) -> Result<Status, MpiError> {
         let Some(message) = self.message.take() else { return Ok(Status::NULL) };
-        let info = handles::receive_claimed(&self.comm.inner, message, bytes_of_mut(items))?;
+        let info = handles::receive_claimed(
+            &self.comm.inner.process,
+            message,
+            bytes_of_mut(items),
+            |id| self.comm.inner.claimed(id),
+        )?;
         Ok(Status::of_message(&info))
     }
 }

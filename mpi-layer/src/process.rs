@@ -5,31 +5,29 @@ use std::any::Any;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::rc::{Rc, Weak};
+use std::rc::Weak;
 use std::sync::Arc;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Slab;
-use bowline_base::sync::Line;
 use bowline_ucp::{
     ConnectError, Envelope, Ep, MatchSpec, MessageInfo, OpError, ReceiveError, RequestId, SendMode,
     Sent, Status, Worker,
 };
 
-use crate::coll::options::CollOptions;
-use crate::coll::run::{Helped, Run};
-use crate::comm::context::ContextIds;
+use crate::coll_options::CollOptions;
+use crate::context::ContextIds;
 use crate::error::MpiError;
+use crate::parts::{Directory, DirectoryError, WorldParts};
 use crate::record::Record;
+use crate::steps::helped::Helped;
 use crate::tags;
-use crate::world::{Directory, DirectoryError, WorldParts};
+use crate::workspace::Workspace;
 
-/// Memory that collectives use again and again.
-#[derive(Default, Debug)]
-pub(crate) struct Workspace {
-    /// Lines, so that scratch is aligned for every datatype.
-    pub(crate) scratch: Vec<Line<[u8; 64]>>,
-    pub(crate) flights: Vec<crate::coll::memory::Flight>,
+/// A collective in the background, as its rank moves it on.
+pub(crate) trait Background {
+    /// Carries out steps as far as they come. Whether it is still under way.
+    fn advance(&self) -> bool;
 }
 
 /// A buffer whose owner dropped it while its operation was under way.
@@ -61,12 +59,12 @@ pub(crate) struct Process {
     pub(crate) contexts: RefCell<ContextIds>,
     workspaces: RefCell<Vec<Workspace>>,
     adopted: RefCell<Vec<Adopted>>,
-    /// Room for the operations of a scope, from the last one that ended.
-    pub(crate) scope_room: Cell<Slab<RequestId>>,
+    /// Space for the operations of a scope, from the last one that ended.
+    pub(crate) spare_operations: Cell<Slab<RequestId>>,
     /// Where the next search among several requests starts, so that none is always first.
     pub(crate) rotor: Cell<usize>,
     /// Collectives that are under way in the background.
-    runs: RefCell<Vec<Weak<Run>>>,
+    runs: RefCell<Vec<Weak<dyn Background>>>,
     /// Their number, while nobody moves them on; else 0.
     idle_runs: Cell<usize>,
     /// Those that a helper moves on beside this rank, where it has one; known from the first run on.
@@ -103,7 +101,7 @@ impl Process {
             contexts: RefCell::new(ContextIds::new()),
             workspaces: RefCell::default(),
             adopted: RefCell::default(),
-            scope_room: Cell::default(),
+            spare_operations: Cell::default(),
             rotor: Cell::new(0),
             runs: RefCell::default(),
             idle_runs: Cell::new(0),
@@ -257,9 +255,9 @@ impl Process {
     }
 
     /// Has a collective moved on whenever this rank waits or looks for something.
-    pub(crate) fn add_run(&self, run: &Rc<Run>) {
+    pub(crate) fn add_run(&self, run: Weak<dyn Background>) {
         let mut runs = self.runs.borrow_mut();
-        runs.push(Rc::downgrade(run));
+        runs.push(run);
         self.idle_runs.set(runs.len());
     }
 
@@ -332,7 +330,7 @@ impl Process {
         status
     }
 
-    /// Apart, so that the short ways keep nothing for it; so the next.
+    /// Apart, so that the short paths keep nothing for it; so the next.
     #[cold]
     #[inline(never)]
     fn complete_beside_runs(&self, id: RequestId) {
@@ -376,7 +374,7 @@ impl Process {
         spec: MatchSpec,
         buffer: RecvBuf,
     ) -> Result<MessageInfo, ReceiveError> {
-        let id = self.worker.recv(spec, buffer)?;
+        let id = self.worker.recv_awaited(spec, buffer)?;
         self.posted(id, &spec);
         self.wait(id).message()
     }
@@ -391,11 +389,11 @@ impl Process {
         self.record().inspect(|record| record.leave());
     }
 
-    /// Moves operations on for a caller that comes again and again; after some vain looks each gives the
+    /// Moves operations on for a caller that comes again and again; after some calls in vain each gives the
     /// processor to another thread.
-    pub(crate) fn look(&self) {
+    pub(crate) fn progress_or_yield(&self) {
         self.record().inspect(|record| record.enter());
-        self.worker.look();
+        self.worker.progress_or_yield();
         self.advance();
     }
 

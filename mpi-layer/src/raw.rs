@@ -20,15 +20,16 @@ pub use bowline_ucp::{SendMode, Status as MessageEnd};
 pub use buffered::Pool;
 pub use memory::Memory;
 pub use request::{
-    Completion, General, Mode, Posted, Request, Search, Standing, StartError, Started,
+    Completion, General, Mode, Posted, Request, RequestSearch, Standing, StartError, Started,
     Uncancellable, search,
 };
 
 use crate::probe::ClaimedMessage;
 
-pub use crate::coll::engine::Operands;
-pub use crate::coll::raw::{Again, Call, Data, Later, Now, ReduceOp, reduce_local};
+pub use crate::coll::raw::{Again, Call, Data, Later, Now, reduce_local};
 pub use crate::coll::run::Run;
+pub use crate::op::operands::Operands;
+pub use crate::op::reduce_op::ReduceOp;
 pub use bowline_model::coll::price::OpClass;
 
 pub use crate::op::untyped::{Kernel, LaidOut, Predefined, UserFunction};
@@ -222,11 +223,11 @@ impl Communicator {
     /// Moves operations on for a caller that comes again and again; after some vain looks each gives the
     /// processor to another thread.
     pub fn look(&self) {
-        self.inner.process.look();
+        self.inner.process.progress_or_yield();
     }
 }
 
-/// An error as one word, so that the way without one is short.
+/// An error as one word, so that a call without one is cheap.
 #[cold]
 #[inline(never)]
 fn failed(error: OpError) -> Box<MpiError> {
@@ -240,7 +241,10 @@ impl ClaimedMessage {
     /// As for [`recv`](Self::recv).
     pub fn recv_buffer(mut self, buffer: RecvBuf) -> Result<Status, Box<Completion>> {
         let Some(message) = self.message.take() else { return Ok(Status::NULL) };
-        let info = handles::receive_claimed_buffer(&self.comm.inner, message, buffer)?;
+        let info =
+            handles::receive_claimed_buffer(&self.comm.inner.process, message, buffer, |id| {
+                self.comm.inner.claimed(id)
+            })?;
         Ok(Status::of_message(&info))
     }
 

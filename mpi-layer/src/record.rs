@@ -2,9 +2,9 @@
 //!
 //! A record is lines of JSON, one file for each rank; `bowline_model::fennel::job` has the format and reads it. Times are
 //! nanoseconds since the world was made. Rules:
-//! 1. A rank that is not recorded pays a predictable branch for each operation, and nothing in the short way of a send:
-//!    a recorded rank keeps its endpoints elsewhere, so that this way is not taken.
-//! 2. A receive is written down when the program learns of its end. Whoever waits says so first, so that waiting is not
+//! 1. A rank that is not recorded pays a predictable branch for each operation, and nothing in the short path of a send:
+//!    a recorded rank keeps its endpoints elsewhere, so that this path is not taken.
+//! 2. A receive is written down when the program learns of its end. A wait is noted first, so that waiting is not
 //!    taken for computing.
 //! 3. A blocking collective is written down when it has ended, another one at each of its starts, with a number, and when
 //!    the program has learned of its end. What such an exchange between neighbours sends stands at its start, and what it
@@ -21,8 +21,7 @@ use std::time::Instant;
 
 use bowline_ucp::{Envelope, Ep, MatchSpec, RequestId};
 
-use crate::comm::CommInner;
-use crate::consts::{ANY_SOURCE, ANY_TAG};
+use crate::group::Group;
 use crate::tags;
 
 /// The record of a rank.
@@ -89,10 +88,12 @@ pub(crate) enum Series {
     Persistent(u32),
 }
 
-/// Guard of a blocking call, which is written down when this is dropped, unless it is part of another collective.
-pub(crate) struct Told<'a> {
-    comm: &'a CommInner,
-    call: Call,
+/// A communicator, as a record names it.
+#[derive(Clone, Copy)]
+pub(crate) struct Within<'a> {
+    pub(crate) context: u32,
+    pub(crate) generation: u32,
+    pub(crate) group: &'a Group,
 }
 
 /// The tags of messages between neighbours go down from here; those of programs are less.
@@ -210,15 +211,38 @@ impl Record {
     }
 
     /// A communicator is there.
-    pub(crate) fn opened(&self, comm: &CommInner) {
+    pub(crate) fn opened(&self, comm: Within<'_>) {
         let mut inner = self.0.borrow_mut();
         let number = inner.comms.len() as u32;
-        inner.comms.insert((comm.context(), comm.generation), number);
+        inner.comms.insert((comm.context, comm.generation), number);
         let members: Vec<String> = comm.group.world_ranks().map(|rank| rank.to_string()).collect();
         let (generation, members) = (comm.generation, members.join(","));
         inner.line(format_args!(
             "{{\"comm\":{number},\"generation\":{generation},\"members\":[{members}]}}"
         ));
+    }
+
+    /// A blocking collective begins.
+    pub(crate) fn begin_blocking(&self) {
+        self.enter();
+        self.0.borrow_mut().nested += 1;
+    }
+
+    /// A blocking collective has ended: it is written down unless it is part of another one.
+    pub(crate) fn end_blocking(&self, comm: Within<'_>, call: &Call) {
+        let mut inner = self.0.borrow_mut();
+        inner.nested -= 1;
+        inner.blocking(comm, call);
+    }
+
+    /// A collective was started. The number that its end has, where it is written down.
+    pub(crate) fn start(&self, comm: Within<'_>, call: &Call, series: Series) -> Option<u32> {
+        self.0.borrow_mut().start(comm, call, series)
+    }
+
+    /// A collective that was started has ended.
+    pub(crate) fn end(&self, comm: Within<'_>, call: &Call, series: Series, run: u32) {
+        self.0.borrow_mut().end(comm, call, series, run);
     }
 
     /// The endpoint of a rank of the world, which is kept here.
@@ -308,7 +332,7 @@ impl Inner {
         self.text.clear();
         // A string takes whatever is written to it.
         let _ = writeln!(self.text, "{text}");
-        // Never in parts: the buffer is written out before a line for which it has no room.
+        // Never in parts: the buffer is written out before a line for which it has no space.
         let written = out.write_all(self.text.as_bytes());
         self.keep(written);
         self.flush_old(self.now());
@@ -335,13 +359,13 @@ impl Inner {
     }
 
     /// The number of a communicator here; none where what happens in it is a part of another collective.
-    fn outermost(&self, comm: &CommInner) -> Option<u32> {
-        let number = self.comms.get(&(comm.context(), comm.generation)).copied();
+    fn outermost(&self, comm: Within<'_>) -> Option<u32> {
+        let number = self.comms.get(&(comm.context, comm.generation)).copied();
         number.filter(|_| self.nested == 0)
     }
 
     /// Writes down a blocking collective, which has ended.
-    fn blocking(&mut self, comm: &CommInner, call: &Call) {
+    fn blocking(&mut self, comm: Within<'_>, call: &Call) {
         let Some(number) = self.outermost(comm) else { return };
         match &call.how {
             How::Algorithm { .. } => self.algorithm((number, call), Series::Blocking, ""),
@@ -355,7 +379,7 @@ impl Inner {
     }
 
     /// Writes down the start of a collective. The number that its end has.
-    fn start(&mut self, comm: &CommInner, call: &Call, series: Series) -> Option<u32> {
+    fn start(&mut self, comm: Within<'_>, call: &Call, series: Series) -> Option<u32> {
         let number = self.outermost(comm)?;
         let run = self.started;
         self.started += 1;
@@ -370,7 +394,7 @@ impl Inner {
     }
 
     /// Writes down the end of a collective that was started.
-    fn end(&mut self, comm: &CommInner, call: &Call, series: Series, run: u32) {
+    fn end(&mut self, comm: Within<'_>, call: &Call, series: Series, run: u32) {
         let Some(number) = self.outermost(comm) else { return };
         match &call.how {
             How::Algorithm { .. } => self.event(format_args!("\"done\":{run}")),
@@ -394,7 +418,7 @@ impl Inner {
         ));
     }
 
-    fn sends(&mut self, within: &CommInner, (comm, call): (u32, &Call), series: Series) {
+    fn sends(&mut self, within: Within<'_>, (comm, call): (u32, &Call), series: Series) {
         let How::Edges { sends, .. } = &call.how else { return };
         let (what, tag) = (call.what, series.tag());
         for &(to, bytes) in sends {
@@ -412,49 +436,6 @@ impl Inner {
             self.event(format_args!(
                 "\"recv\":{from},\"comm\":{comm},\"tag\":{tag},\"bytes\":{bytes},\"of\":\"{what}\""
             ));
-        }
-    }
-}
-
-impl CommInner {
-    /// A receive of a message that was claimed is under way.
-    pub(crate) fn claimed(&self, id: RequestId) {
-        if let Some(record) = self.process.record()
-            && let Some(spec) = self.accepted(ANY_SOURCE, ANY_TAG)
-        {
-            record.posted(id, &spec);
-        }
-    }
-
-    /// Begins a blocking collective: notes its name, and writes it down if this rank is recorded.
-    #[inline]
-    pub(crate) fn told(&self, what: &'static str, call: impl FnOnce() -> Call) -> Option<Told<'_>> {
-        self.process.worker.note_call(what);
-        let record = self.process.record()?;
-        record.enter();
-        record.0.borrow_mut().nested += 1;
-        Some(Told { comm: self, call: call() })
-    }
-
-    /// A collective was started that was made before. The number to give for its end, where it is written down.
-    pub(crate) fn started(&self, call: &Call, series: Series) -> Option<u32> {
-        self.process.record()?.0.borrow_mut().start(self, call, series)
-    }
-
-    /// The program has learned of the end of a collective that was started and has this number.
-    pub(crate) fn ended(&self, call: &Call, series: Series, run: u32) {
-        if let Some(record) = self.process.record() {
-            record.0.borrow_mut().end(self, call, series, run);
-        }
-    }
-}
-
-impl Drop for Told<'_> {
-    fn drop(&mut self) {
-        if let Some(record) = self.comm.process.record() {
-            let mut inner = record.0.borrow_mut();
-            inner.nested -= 1;
-            inner.blocking(self.comm, &self.call);
         }
     }
 }

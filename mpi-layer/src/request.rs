@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! Active ──(complete)──► Reported
-//! Ready  ──(told)──────►
+//! Ready  ──(reported)──►
 //! ```
-//! A request is *active* until its outcome has been told once, by whatever function; operations
+//! A request is *active* until its outcome has been reported once, by any function; operations
 //! that complete in their call start as `Ready`. After that it is inactive: the functions over
 //! several requests pass over it, and [`Request::outcome`] repeats the outcome.
 
@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use crate::coll::run::Run;
 use crate::error::MpiError;
 use crate::process::Process;
-use crate::raw::{Posted, Search, Standing, search};
+use crate::raw::{Posted, RequestSearch, Standing, search};
 use crate::status::Status;
 
 /// How an operation ended.
@@ -42,11 +42,11 @@ impl State {
     }
 
     /// The completion of a run, or of an inactive request, which has been returned to the caller.
-    pub(crate) fn of_run(run: &Run, told: Self) -> Self {
+    pub(crate) fn of_run(run: &Run, reported: Self) -> Self {
         match run.outcome() {
             Some(outcome) => Self::Ready(outcome.map(|()| Status::EMPTY)),
             None if run.is_under_way() => Self::Running,
-            None => told,
+            None => reported,
         }
     }
 }
@@ -92,12 +92,12 @@ use sealed::Core;
 /// # }
 /// ```
 pub trait Request: Core {
-    /// Whether the outcome is still to be told.
+    /// Whether the outcome is still to be reported.
     fn is_active(&self) -> bool {
         !matches!(self.state_now(), State::Reported(_))
     }
 
-    /// How the operation ended, once that has been told.
+    /// How the operation ended, once that has been reported.
     fn outcome(&self) -> Option<Outcome> {
         match self.state_now() {
             State::Reported(outcome) => Some(outcome),
@@ -105,17 +105,17 @@ pub trait Request: Core {
         }
     }
 
-    /// Whether the operation is complete; tells its outcome if so. Makes progress.
+    /// Whether the operation is complete; reports its outcome if so. Makes progress.
     /// (`MPI_Test`)
     ///
     /// # Errors
     /// The operation's.
     fn test(&mut self) -> Result<Option<Status>, MpiError> {
-        self.process().look();
+        self.process().progress_or_yield();
         report(self).transpose()
     }
 
-    /// Waits for the operation and tells its outcome; an inactive request repeats it.
+    /// Waits for the operation and reports its outcome; an inactive request repeats it.
     /// (`MPI_Wait`)
     ///
     /// # Errors
@@ -161,7 +161,7 @@ macro_rules! by_reference {
 // So that different requests can stand in one list, as `&mut dyn Request`.
 by_reference!(&mut R, Box<R>);
 
-/// Notes the outcome of a completed operation and tells it.
+/// Notes the outcome of a completed operation and reports it.
 fn end<R: Core + ?Sized>(request: &mut R, outcome: Outcome) -> Outcome {
     request.released();
     *request.state() = State::Reported(outcome);
@@ -189,8 +189,8 @@ fn standing<R: Core + ?Sized>(request: &R) -> Standing {
     }
 }
 
-/// The first complete request after the one that was told last.
-fn find<R: Request>(requests: &[R]) -> Search {
+/// The first complete request after the one that was reported last.
+fn find<R: Request>(requests: &[R]) -> RequestSearch {
     let count = requests.len();
     let start = requests.first().map_or(0, |first| first.process().rotor.get()) % count.max(1);
     let order = (start..count).chain(0..start);
@@ -198,7 +198,7 @@ fn find<R: Request>(requests: &[R]) -> Search {
         .unwrap_or_else(|e| match e {})
 }
 
-/// Tells the outcome if it is there; an inactive request repeats it.
+/// Reports the outcome if it is there; an inactive request repeats it.
 fn report<R: Core + ?Sized>(request: &mut R) -> Option<Outcome> {
     match request.state_now() {
         State::Active(posted) => {
@@ -211,33 +211,33 @@ fn report<R: Core + ?Sized>(request: &mut R) -> Option<Outcome> {
     }
 }
 
-/// Waits until one of the active requests is complete; tells which and how it ended. `None`
+/// Waits until one of the active requests is complete; reports which and how it ended. `None`
 /// when none is active. Over repeated calls no request is favoured. (`MPI_Waitany`)
 ///
 /// All requests must belong to the same rank's world.
 pub fn wait_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
     wait_for_one(requests);
-    tell_first(requests)
+    report_first(requests)
 }
 
-/// Tells one of the active requests that is complete, if there is one. Makes progress.
+/// Reports one of the active requests that is complete, if there is one. Makes progress.
 /// (`MPI_Testany`)
 pub fn test_any<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
-    requests.first()?.process().look();
-    tell_first(requests)
+    requests.first()?.process().progress_or_yield();
+    report_first(requests)
 }
 
-/// Waits until at least one of the active requests is complete; tells all that are. Empty when
+/// Waits until at least one of the active requests is complete; reports all that are. Empty when
 /// none is active. (`MPI_Waitsome`)
 pub fn wait_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
     wait_for_one(requests);
     report_all(requests)
 }
 
-/// Tells all active requests that are complete. Makes progress. (`MPI_Testsome`)
+/// Reports all active requests that are complete. Makes progress. (`MPI_Testsome`)
 pub fn test_some<R: Request>(requests: &mut [R]) -> Vec<(usize, Outcome)> {
     if let Some(first) = requests.first() {
-        first.process().look();
+        first.process().progress_or_yield();
     }
     report_all(requests)
 }
@@ -259,14 +259,14 @@ pub fn wait_all<R: Request>(requests: &mut [R]) -> Result<Vec<Status>, MpiError>
     first_error.map_or(Ok(statuses), Err)
 }
 
-/// Whether all requests are complete; tells all outcomes if so and none if not. Makes progress.
+/// Whether all requests are complete; reports all outcomes if so and none if not. Makes progress.
 /// (`MPI_Testall`)
 ///
 /// # Errors
 /// As for [`wait_all`].
 pub fn test_all<R: Request>(requests: &mut [R]) -> Result<Option<Vec<Status>>, MpiError> {
     if let Some(first) = requests.first() {
-        first.process().look();
+        first.process().progress_or_yield();
     }
     if requests.iter().any(|request| standing(request) == Standing::Busy) {
         return Ok(None);
@@ -277,13 +277,13 @@ pub fn test_all<R: Request>(requests: &mut [R]) -> Result<Option<Vec<Status>>, M
 /// Waits until one of the active requests is complete, if any is active.
 fn wait_for_one<R: Request>(requests: &[R]) {
     if let Some(first) = requests.first() {
-        first.process().wait_until(|| find(requests) != Search::Busy);
+        first.process().wait_until(|| find(requests) != RequestSearch::Busy);
     }
 }
 
-/// Tells the first complete request after the one told last.
-fn tell_first<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
-    let Search::Found(index) = find(requests) else { return None };
+/// Reports the first complete request after the one reported last.
+fn report_first<R: Request>(requests: &mut [R]) -> Option<(usize, Outcome)> {
+    let RequestSearch::Found(index) = find(requests) else { return None };
     requests[index].process().rotor.set(index + 1);
     report(&mut requests[index]).map(|outcome| (index, outcome))
 }

@@ -41,6 +41,7 @@ use crate::process::Process;
 use crate::request::sealed::Core;
 use crate::request::{Request, State};
 use crate::status::Status;
+use crate::unwinding::without_unwinding;
 
 pub use self::collective::CollectiveRequest;
 
@@ -90,7 +91,7 @@ impl Tracker {
     }
 
     fn end(&self, run: &Run) {
-        handles::without_unwinding(|| self.process.wait_until(|| !run.is_under_way()));
+        without_unwinding(|| self.process.wait_until(|| !run.is_under_way()));
         run.write_end();
     }
 }
@@ -99,8 +100,8 @@ impl Drop for Tracker {
     fn drop(&mut self) {
         // Without a panic `finish` has run and nothing is open.
         self.finish(true);
-        // The next scope uses the room again.
-        self.process.scope_room.set(self.open.take());
+        // The next scope uses the list again.
+        self.process.spare_operations.set(self.open.take());
     }
 }
 
@@ -143,7 +144,7 @@ impl Communicator {
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R, MpiError>,
     {
         let process = self.inner.process.clone();
-        let open = RefCell::new(process.scope_room.take());
+        let open = RefCell::new(process.spare_operations.take());
         let tracker = Tracker { process, open, runs: RefCell::default() };
         let scope = Scope { tracker: &tracker, scope: PhantomData, env: PhantomData };
         let result = body(&scope);
@@ -210,7 +211,7 @@ impl<'scope> Scope<'scope, '_> {
         // into the tracker, which waits for it before `'scope` ends (the module's points 1 and 2).
         // Nothing unwinds between the two.
         let buffer = unsafe { RecvBuf::borrowed(start, len) };
-        let posted = handles::without_unwinding(|| comm.post_recv(buffer, source, tag))?;
+        let posted = without_unwinding(|| comm.post_recv(buffer, source, tag))?;
         let scoped = self.keep(State::of(posted, Status::NULL));
         Ok(RecvRequest { scoped, start: start.cast(), count, items: PhantomData })
     }
@@ -228,7 +229,7 @@ impl<'scope> Scope<'scope, '_> {
         // tracker, which waits for it before `'scope` ends (the module's points 1 and 2). Nothing
         // unwinds between the two.
         let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
-        let posted = handles::without_unwinding(|| comm.post_send(buffer, dest, tag, mode))?;
+        let posted = without_unwinding(|| comm.post_send(buffer, dest, tag, mode))?;
         Ok(SendRequest { scoped: self.keep(State::of(posted, Status::EMPTY)) })
     }
 

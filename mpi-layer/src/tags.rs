@@ -13,7 +13,7 @@
 //! does not match the next. Blocking, nonblocking and persistent ones are numbered apart, since none ever
 //! matches one of another kind: programs come to expect that a member may call a blocking one before, and
 //! another member after, a nonblocking one. Persistent ones are numbered in the order in which they are made:
-//! members may start several in different orders, and each of them again and again. Within one collective, messages between two ranks are told apart by
+//! members may start several in different orders, and each of them again and again. Within one collective, messages between two ranks are distinguished by
 //! phase and, within a phase, by their order.
 
 use crate::consts::ANY_TAG;

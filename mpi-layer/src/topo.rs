@@ -1,76 +1,24 @@
 //! Process topologies: what a communicator says about which of its ranks are neighbours. (MPI: Virtual Topologies for
 //! MPI Processes.)
 //!
-//! Here is what a topology is and how a communicator has it; below are the kinds of them, and the collectives between
-//! neighbours. Rules. (1) A topology is made with its communicator and never changes. A duplicate has the same one;
+//! Here is how a communicator has a topology; below is how those of each kind are made, and the collectives between
+//! neighbours. What a topology is, is in [`topology`](crate::topology). Rules. (1) A topology is made with its communicator and never changes. A duplicate has the same one;
 //! every other communicator that is made of it has none, except a part of a grid. (2) Ranks keep their order: a
 //! request to reorder them is taken as the permission that it is. (3) The lists of neighbours are made once, since
 //! collectives go by them.
 
 mod cart;
-mod dims;
 mod dist;
 mod exchange;
 mod graph;
 
 use std::rc::Rc;
 
-pub use self::cart::Cart;
-pub use self::dims::dims_create;
-pub use self::dist::DistGraph;
 pub(crate) use self::exchange::block_of;
-pub use self::graph::Graph;
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
 use crate::group::Group;
-
-/// Which ranks of a communicator are neighbours. (MPI: Virtual Topologies for MPI Processes.)
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Topology {
-    /// A grid.
-    Cart(Cart),
-    /// A graph that every rank knows as a whole.
-    Graph(Graph),
-    /// A graph of which each rank knows its own edges.
-    DistGraph(DistGraph),
-}
-
-/// A topology with the neighbours of this rank in it.
-#[derive(Debug)]
-pub(crate) struct Placed {
-    topology: Topology,
-    pub(crate) neighbors: Neighbors,
-}
-
-/// The neighbours of a rank. Nobody, which is what lies beyond the border of a grid, is `None`.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Neighbors {
-    /// Those that it receives from, in the order of blocks.
-    pub(crate) sources: Vec<Option<u32>>,
-    /// Those that it sends to, in the order of blocks.
-    pub(crate) destinations: Vec<Option<u32>>,
-    /// Whether the two neighbours in a dimension of a grid may be one: what is sent to the first of a pair arrives
-    /// there as from the second.
-    pub(crate) paired: bool,
-}
-
-impl Neighbors {
-    /// The numbers of the sources in the order in which messages of one rank are to be received.
-    pub(crate) fn receive_order(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.sources.len()).map(|index| if self.paired { index ^ 1 } else { index })
-    }
-}
-
-impl Topology {
-    fn neighbors(&self, rank: u32) -> Neighbors {
-        match self {
-            Self::Cart(cart) => cart.neighbors_of(rank),
-            Self::Graph(graph) => graph.neighbors_of(rank),
-            Self::DistGraph(graph) => graph.neighbors(),
-        }
-    }
-}
+use crate::topology::{Cart, DistGraph, Graph, Neighbors, Placed, Topology};
 
 impl Communicator {
     /// The topology, if there is one. (`MPI_Topo_test`)

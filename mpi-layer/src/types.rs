@@ -29,7 +29,7 @@ use std::sync::Arc;
 use bowline_base::layout::Layout;
 
 pub use arrays::{Dealt, Distribution, Order, Part};
-pub use basic::{Basic, Class, Pair};
+pub use basic::{Basic, Pair, TypeClass};
 use bounds::Bounds;
 pub use build::{Block, TypeError};
 pub use elements::Elements;

@@ -1,65 +1,19 @@
-//! The world: all ranks of a job, as one of them sees it. Made from parts by whoever started the
+//! The world: all ranks of a job, as one of them sees it. Made from parts by the code that started the
 //! ranks; what a launcher, a transport or a provider is, is not known here.
 
-use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use bowline_ucp::{SpaceOptions, Worker};
+use bowline_ucp::SpaceOptions;
 
-use crate::coll::options::CollOptions;
 use crate::comm::agree::PROCESS_SPACE;
-use crate::comm::{CommInner, Communicator, context};
+use crate::comm::{CommInner, Communicator};
+use crate::context;
 use crate::error::MpiError;
 use crate::group::Group;
+use crate::parts::WorldParts;
 use crate::process::Process;
 use crate::record::Record;
-
-/// Why an address could not be told.
-pub type DirectoryError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Tells where ranks are. Asked once for each rank, at the first message to it.
-pub trait Directory: fmt::Debug {
-    /// The address of a rank's worker, as its [`Worker::address`] gave it.
-    ///
-    /// # Errors
-    /// When the rank has published none; the reason is logged and the operation fails with
-    /// [`MpiError::Unreachable`].
-    fn address(&self, world_rank: u32) -> Result<Vec<u8>, DirectoryError>;
-}
-
-/// What a rank's world is made of.
-pub struct WorldParts {
-    /// The rank's worker, with its transports open.
-    pub worker: Worker,
-    /// This rank's number in the world.
-    pub rank: u32,
-    /// Ranks in the world.
-    pub size: u32,
-    /// Addresses of the ranks.
-    pub directory: Box<dyn Directory>,
-    /// The same for all ranks that share memory, different for all others.
-    pub node_id: u64,
-    /// Whether ranks share processors. Must be the same at all ranks of the world, since they
-    /// choose their collective algorithms by it.
-    pub oversubscribed: bool,
-    /// What is asked of collectives. Must be alike at all ranks of the world.
-    pub collectives: CollOptions,
-    /// Run after everything of this rank is gone, the worker included.
-    pub finalizer: Option<Box<dyn FnOnce()>>,
-}
-
-impl fmt::Debug for WorldParts {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("WorldParts")
-            .field("rank", &self.rank)
-            .field("size", &self.size)
-            .field("directory", &self.directory)
-            .field("node_id", &self.node_id)
-            .field("oversubscribed", &self.oversubscribed)
-            .finish_non_exhaustive()
-    }
-}
 
 /// All ranks of a job (`MPI_COMM_WORLD`), which it dereferences to. (MPI: Process Initialization,
 /// Creation, and Management, "The World Model".)
@@ -104,12 +58,12 @@ impl World {
     /// Writes down from now on what this rank communicates, as lines of JSON. Once, before anything is sent. Buffered,
     /// and whole when the world has ended; what goes wrong is logged and ends the record.
     ///
-    /// Every operation takes a little longer then, and the short way of sends is not taken.
+    /// Every operation takes a little longer then, and the short path of sends is not taken.
     pub fn record(&self, out: Box<dyn std::io::Write>) {
         let process = &self.world.inner.process;
         let record = Record::new(out, self.world.inner.rank, self.world.inner.size);
-        record.opened(&self.world.inner);
-        record.opened(&self.own.inner);
+        record.opened(self.world.inner.within());
+        record.opened(self.own.inner.within());
         process.begin_record(record);
     }
 

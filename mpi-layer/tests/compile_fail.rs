@@ -125,10 +125,7 @@ fn judge(asked: &[Refusal], said: &[Refusal]) -> Result<(), String> {
 }
 
 #[test]
-#[cfg_attr(
-    bowline_sanitize,
-    ignore = "under a sanitizer the compiler is not told of its directory"
-)]
+#[cfg_attr(bowline_sanitize, ignore = "under a sanitizer the compiler does not know its directory")]
 fn unsound_programs_are_refused() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compile_fail");
     let out = tempfile::tempdir().expect("a directory for what compiles");

@@ -9,6 +9,7 @@ mod damage;
 mod deaths;
 mod layers;
 mod messages;
+mod mismatch;
 mod mixed;
 mod multiplying;
 mod neighbors;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bowline::simulate::{Death, Faults, Job, Moment, Partition, Random};
+use bowline::simulate::{Death, Faults, Job, Moment, NetworkPartition, Random};
 use bowline_model::coll::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
@@ -168,7 +168,7 @@ fn network(job: &mut Job, random: &mut Random) {
         let from_ns = random.below(2_000_000);
         let until_ns = from_ns + random.below(5_000_000);
         let side = (0..job.ranks).filter(|_| random.below(2) == 0).collect();
-        network.partitions.push(Partition { from_ns, until_ns, side });
+        network.partitions.push(NetworkPartition { from_ns, until_ns, side });
     }
 }
 
@@ -238,7 +238,7 @@ fn parted(job: &mut Job, random: &mut Random) {
     let from_ns = random.below(latest);
     let side = (0..1 + random.below(u64::from(job.ranks) - 1) as u32).collect();
     job.network.unreachable_ns = one_of(random, &[10_000, 1_000_000, 50_000_000]);
-    job.network.partitions = vec![Partition { from_ns, until_ns: u64::MAX, side }];
+    job.network.partitions = vec![NetworkPartition { from_ns, until_ns: u64::MAX, side }];
 }
 
 impl fmt::Display for Case {

@@ -146,7 +146,7 @@ fn a_seed_is_a_whole_run() {
 }
 
 #[test]
-fn a_violation_is_found_and_told_with_its_command() {
+fn a_violation_is_found_and_reported_with_its_command() {
     // A sender that corrupts one byte of one message: the oracle must see it in some case.
     let found = (0..60).map(Case::of).filter(|case| case.is_calm()).find_map(|mut case| {
         case.corrupt = true;

@@ -2,7 +2,7 @@
 //! deadlock by itself. So the whole is, whatever the network does.
 //!
 //! Tags: a step uses its own eight, so that a message of a later step, whose sender is ahead, does
-//! not fit a receive of this one. Receives from anyone with any tag would take it all the same;
+//! not fit a receive of this one. Receives from anyone with any tag would take it nevertheless;
 //! such a step ends with a barrier.
 
 use bowline::simulate::Random;
@@ -132,7 +132,7 @@ struct Maker<'a> {
     steps: usize,
 }
 
-/// A length near where something changes its ways: short, inline and packed messages, credit,
+/// A length near which the protocol changes: short, inline and packed messages, credit,
 /// rendezvous.
 fn length(random: &mut Random, bcopy: usize) -> usize {
     let near = [0, 1, 8, 32, 64, 128, 1000, bcopy, bcopy, 2 * bcopy, 4096, 16 * bcopy];

@@ -44,7 +44,7 @@ pub(crate) struct Rank<'a> {
     comms: Vec<Option<Communicator>>,
 }
 
-/// Runs all steps. `reached` is told how many of the outermost ones are done.
+/// Runs all steps. `reached` is called with how many of the outermost ones are done.
 pub(crate) fn run(case: &Case, world: &World, reached: &dyn Fn(usize)) -> Result<(), MpiError> {
     let mut comms: Vec<Option<Communicator>> = vec![Some(world.communicator().clone())];
     comms.resize_with(case.plan.families.len(), || None);
@@ -282,19 +282,19 @@ fn receive(
     Ok(())
 }
 
-/// Receives into half of the room that the message needs.
+/// Receives into half of the bytes that the message needs.
 fn short(comm: &Communicator, data: &[u8], from: i32, tag: i32) -> Result<(), MpiError> {
-    let room = data.len() / 2;
-    let mut got = vec![0; room];
+    let half = data.len() / 2;
+    let mut got = vec![0; half];
     match comm.recv(&mut got, from, tag) {
-        Err(MpiError::Truncated { message, room: had }) => {
-            let expected = (data.len() as u64, room as u64);
+        Err(MpiError::Truncated { message, capacity: had }) => {
+            let expected = (data.len() as u64, half as u64);
             assert_eq!((message, had), expected, "oracle: what is said of a message that is cut");
         }
-        Ok(status) => assert_eq!(status.bytes(), room as u64, "oracle: a message was not cut"),
+        Ok(status) => assert_eq!(status.bytes(), half as u64, "oracle: a message was not cut"),
         Err(error) => return Err(error),
     }
-    assert!(got == data[..room], "oracle: the front of a message that is cut");
+    assert!(got == data[..half], "oracle: the front of a message that is cut");
     Ok(())
 }
 

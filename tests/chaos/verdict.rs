@@ -1,6 +1,6 @@
 //! Runs a case and judges it.
 //!
-//! Without trouble every rank must reach the end, and every check on the way hold. With it, a rank
+//! Without trouble every rank must reach the end, and every check before it hold. With it, a rank
 //! may end with an error, which must be about a failed process; it then dies, as a program would
 //! that cannot go on, so that others who wait for it learn of it. What must never be: a rank that
 //! waits for ever, a wrong result before the end, an error of another kind, or a rank that passes

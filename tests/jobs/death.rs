@@ -13,7 +13,7 @@ fn nothing_left(mark: &str) {
 }
 
 #[test]
-fn survivors_are_told_and_go_on() {
+fn survivors_are_notified_and_go_on() {
     let ended = Job::launch(&["-n", "3", "--continue", probe(), "die", "1"]).run();
     assert_eq!(ended.code(), Some(137), "{ended:?}");
     let knows = |rank| format!("rank {rank} knows that rank 1 is dead");
@@ -197,12 +197,12 @@ fn a_stopped_guardian_does_not_hold_the_end() {
 }
 
 #[test]
-fn a_killed_guardian_is_told_of_once_and_at_once() {
+fn a_killed_guardian_is_reported_once_and_at_once() {
     let mut running = Job::launch(&["-n", "3", probe(), "outlive", "0"]).start();
     ready(&mut running, 3);
     kill_process(guardian(&running), Signal::KILL).unwrap();
-    let told = |running: &mut Running| running.complained().matches("guardian (pid ").count();
-    assert!(wait_until(|| told(&mut running) > 0), "nothing is said while the job runs");
+    let reported = |running: &mut Running| running.complained().matches("guardian (pid ").count();
+    assert!(wait_until(|| reported(&mut running) > 0), "nothing is said while the job runs");
     running.signal(Signal::TERM);
     let ended = running.end();
     assert_eq!(ended.stderr.matches("guardian").count(), 1, "{ended:?}");

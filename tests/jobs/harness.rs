@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Far beyond what any of the tests takes: it tells a hang from a slow machine.
+/// Far beyond what any of the tests takes: it distinguishes a hang from a slow machine.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
 const MARK: &str = "BOWLINE_TEST_MARK";

@@ -153,7 +153,7 @@ fn the_first_failure_names_rank_and_host() {
 }
 
 #[test]
-fn deaths_are_told_to_ranks_on_other_hosts() {
+fn deaths_are_reported_to_ranks_on_other_hosts() {
     let words = ["-n", "4", "--continue", probe(), "die", "3"];
     let ended = Job::on_hosts("a,b", &words).run();
     assert_eq!(ended.code(), Some(137), "{ended:?}");

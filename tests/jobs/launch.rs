@@ -31,7 +31,7 @@ fn the_first_failure_gives_the_exit_code_and_one_sentence() {
 }
 
 #[test]
-fn a_death_by_signal_is_told() {
+fn a_death_by_signal_is_reported() {
     let script = "if [ $PMI_RANK = 2 ]; then kill -9 $$; fi; sleep 1000";
     let ended = Job::launch(&["-n", "3", "sh", "-c", script]).run();
     assert_eq!(ended.code(), Some(137), "{ended:?}");
@@ -101,7 +101,7 @@ fn ranks_are_bound_when_there_are_processors_enough() {
 }
 
 #[test]
-fn memory_that_cannot_be_reserved_is_told() {
+fn memory_that_cannot_be_reserved_is_reported() {
     let mut job = Job::of("sh");
     let command = "ulimit -f 16; exec \"$0\" launch -n 2 --area 1000000 true";
     job.command().args(["-c", command, probe()]);

@@ -276,7 +276,7 @@ fn prterun_or_reason() -> Option<PathBuf> {
 }
 
 /// PMIx between two nodes: PRRTE's daemons run on this machine, each under a host name of its own,
-/// by which it tells nodes apart.
+/// by which it distinguishes nodes.
 #[test]
 fn our_ranks_join_under_prterun_on_two_nodes() {
     let Some(prterun) = prterun_or_reason() else { return };

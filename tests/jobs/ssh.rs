@@ -51,7 +51,7 @@ impl Sshd {
         let at = directory.path();
         let host_key = key(&at.join("host"));
         fs::write(at.join("authorized"), key(&at.join("user"))).unwrap();
-        key(&at.join("stranger"));
+        key(&at.join("outsider"));
         // The port is free until the server takes it, a moment later.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let path = |file: &str| at.join(file).display().to_string();
@@ -77,7 +77,7 @@ impl Sshd {
                 path("known")
             )
         };
-        let client = client("one two", "user") + &client("stranger", "stranger");
+        let client = client("one two", "user") + &client("outsider", "outsider");
         fs::write(at.join("client"), client).unwrap();
         // The user's own configuration is left alone: the first `ssh` of the path reads this one.
         let ssh = find("ssh").unwrap();
@@ -172,11 +172,11 @@ fn an_agent_may_have_any_path_there() {
 #[test]
 fn a_host_that_refuses_the_key_is_named() {
     let Some(sshd) = Sshd::start() else { return };
-    let mut running = sshd.launch("one,stranger", &["-n", "2", probe(), "join"]).start();
+    let mut running = sshd.launch("one,outsider", &["-n", "2", probe(), "join"]).start();
     let mark = running.mark();
     let ended = running.end();
     assert_ne!(ended.code(), Some(0), "{ended:?}");
     assert!(ended.stderr.contains("Permission denied"), "{ended:?}");
-    assert!(ended.sentences().iter().any(|said| said.contains("stranger")), "{ended:?}");
+    assert!(ended.sentences().iter().any(|said| said.contains("outsider")), "{ended:?}");
     nothing_left(&mark);
 }

@@ -69,7 +69,7 @@ fn a_worker_reaches_its_own_memory_over_each_transport() -> Outcome {
 
 #[test]
 fn shared_memory_is_reached_from_where_it_cannot_be_mapped() -> Outcome {
-    // No seat for a worker of another node: the two talk over TCP, and the owner's memory is that of
+    // No entry for a worker of another node: the two talk over TCP, and the owner's memory is that of
     // its shared memory transport, which it prefers.
     let settings = [("BOWLINE_TRANSPORTS", "self,shm,tcp"), ("BOWLINE_SHM_GUESTS", "0")];
     let (caller, owner) = (alone_with(1, &settings)?, alone_with(2, &settings)?);

@@ -184,12 +184,12 @@ fn virtual_time_has_a_limit() {
 }
 
 #[test]
-fn a_rank_that_waits_for_one_that_has_ended_is_told_so() {
+fn a_rank_that_waits_for_one_that_has_ended_gets_an_error() {
     let report = simulate::run(&Job::new(2, 1), |world| {
         if world.rank() == 0 { world.recv(&mut [0u8], 1, 1).map(drop) } else { Ok(()) }
     });
     let report = report.expect("two ranks start");
-    // The two never met, so that no transport could tell.
+    // The two never met, so that no transport could report it.
     assert_eq!(report.stuck.expect("it is a deadlock").ranks[1], "has ended");
     assert!(matches!(report.ends[0], End::Returned(Err(MpiError::MemberFailed { rank: 1 }))));
 }

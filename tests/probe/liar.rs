@@ -4,7 +4,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
 
-use bowline_launch::agent::wire::{FromAgent, Spec, ToAgent};
+use bowline_launch::protocol::wire::{FromAgent, Spec, ToAgent};
 
 /// Values that are put before a barrier, and the bytes of each: more than half of what a barrier may have.
 const PUTS: u32 = 720;
@@ -12,14 +12,14 @@ const VALUE: usize = 200 << 10;
 
 /// Says what `lie` names instead of running ranks.
 pub(crate) fn serve(lie: &str) -> ExitCode {
-    match tell(lie) {
+    match send(lie) {
         Ok(()) => ExitCode::SUCCESS,
         // The launcher has hung up.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-fn tell(lie: &str) -> io::Result<()> {
+fn send(lie: &str) -> io::Result<()> {
     say(&FromAgent::Hello { boot: b"a liar's machine".to_vec(), cpus: vec![1] })?;
     let ToAgent::Spec(Spec { first, local, .. }) = hear()? else {
         return Err(io::ErrorKind::InvalidData.into());

@@ -161,7 +161,7 @@ fn die(args: &[OsString]) -> ExitCode {
         Ok(boot) => boot,
         Err(code) => return code,
     };
-    // Hydra tells the survivors by SIGUSR1, which would end them.
+    // Hydra notifies the survivors by SIGUSR1, which would end them.
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
     boot.kvs.barrier().expect("barrier");
@@ -226,14 +226,14 @@ fn babble() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Tells how many processors it may use.
+/// Says how many processors it may use.
 fn cpus() -> ExitCode {
     let set = rustix::thread::sched_getaffinity(None).expect("affinity");
     println!("{}", set.count());
     ExitCode::SUCCESS
 }
 
-/// Tells which processors it may use.
+/// Says which processors it may use.
 fn which_cpus() -> ExitCode {
     let set = rustix::thread::sched_getaffinity(None).expect("affinity");
     let all = 0..rustix::thread::CpuSet::MAX_CPU;

@@ -125,11 +125,11 @@ fn they_meet_and_talk(transports: &str, expected: &str) -> Outcome {
     assert_eq!((asked.listener, &asked.private[..]), (listener, &b"from the client"[..]));
     assert!(asked.from.ip().is_loopback() && asked.from.port() != at.port());
     let ep = server.accept(asked.id, b"from the server")?;
-    let (tell, told) = mpsc::channel();
+    let (report, reported) = mpsc::channel();
     server.on_error(
         ep,
         Box::new(move |_, _, how| {
-            let _ = tell.send(how);
+            let _ = report.send(how);
         }),
     )?;
     assert_eq!(recv(&server, 1)?, b"hello");
@@ -139,7 +139,7 @@ fn they_meet_and_talk(transports: &str, expected: &str) -> Outcome {
     // It closes in order.
     let mut how = None;
     server.wait_until(|| {
-        how = how.or_else(|| told.try_recv().ok());
+        how = how.or_else(|| reported.try_recv().ok());
         how.is_some()
     });
     assert_eq!(how, Some(PeerFailure::Closed));
@@ -209,18 +209,18 @@ fn stack_without_introducer() -> Outcome<Worker> {
     Ok(stack::worker(&place, &config, SystemWaiter::new(&config))?)
 }
 
-/// Hundreds ask at once, while strangers hold connections open, say nothing, or say nonsense.
-fn a_crowd_and_strangers() -> Outcome {
+/// Hundreds ask at once, while other clients hold connections open, send nothing, or send nonsense.
+fn a_crowd_and_idle_clients() -> Outcome {
     const CROWD: usize = 300;
     let (server, client) = (alone(1, "self,tcp")?, alone(2, "self,tcp")?);
     let (_, at) = server.listen(LOCALHOST)?;
-    let mut strangers = Vec::new();
+    let mut idle_clients = Vec::new();
     for number in 0..64_u8 {
-        let mut stranger = TcpStream::connect(at)?;
+        let mut idle_client = TcpStream::connect(at)?;
         if number % 2 == 0 {
-            let _ = stranger.write(&[number; 100]);
+            let _ = idle_client.write(&[number; 100]);
         }
-        strangers.push(stranger);
+        idle_clients.push(idle_client);
     }
     let dials = (0..CROWD).map(|number| client.connect_addr(at, &(number as u32).to_le_bytes()));
     let dials: Vec<_> = dials.collect::<Result<_, _>>()?;
@@ -242,7 +242,7 @@ fn a_crowd_and_strangers() -> Outcome {
                 false
             }
             Some(Err(error)) => {
-                // The server holds a bounded number of strangers, and says so by closing.
+                // The server holds a bounded number of idle clients, and says so by closing.
                 assert!(matches!(error, DialError::Failed(_) | DialError::Rejected { .. }));
                 rejected += 1;
                 false
@@ -251,8 +251,8 @@ fn a_crowd_and_strangers() -> Outcome {
     }
     println!("    {} of {CROWD} at once were accepted", CROWD - rejected);
     assert!(seen.iter().filter(|&&seen| seen).count() >= CROWD - rejected);
-    assert!(CROWD - rejected > 0, "strangers kept everybody out");
-    // One more is served while the strangers are still there.
+    assert!(CROWD - rejected > 0, "idle clients kept everybody out");
+    // One more is served while the idle clients are still there.
     let id = client.connect_addr(at, &0_u32.to_le_bytes())?;
     loop {
         server.progress();
@@ -265,9 +265,9 @@ fn a_crowd_and_strangers() -> Outcome {
             break;
         }
     }
-    for mut stranger in strangers {
-        stranger.set_nonblocking(true)?;
-        let _ = stranger.read(&mut [0; 10]);
+    for mut idle_client in idle_clients {
+        idle_client.set_nonblocking(true)?;
+        let _ = idle_client.read(&mut [0; 10]);
     }
     Ok(())
 }
@@ -330,18 +330,18 @@ fn it_sleeps_in_an_event_loop(transports: &str) -> Outcome {
     ended(child)
 }
 
-/// A client is killed: the handler of its endpoint is told, once, that it died.
-fn a_death_is_told(transports: &str) -> Outcome {
+/// A client is killed: the handler of its endpoint is called, once, with the death.
+fn a_death_is_reported(transports: &str) -> Outcome {
     let server = alone(1, transports)?;
     let (_, at) = server.listen(LOCALHOST)?;
     let mut child = start("die", at, transports)?;
     let asked = request(&server);
     let ep = server.accept(asked.id, b"")?;
-    let (tell, told) = mpsc::channel();
+    let (report, reported) = mpsc::channel();
     server.on_error(
         ep,
         Box::new(move |_, _, how| {
-            let _ = tell.send(how);
+            let _ = report.send(how);
         }),
     )?;
     assert_eq!(recv(&server, 1)?, b"alive");
@@ -350,7 +350,7 @@ fn a_death_is_told(transports: &str) -> Outcome {
     child.kill()?;
     let mut how = None;
     server.wait_until(|| {
-        how = how.or_else(|| told.try_recv().ok());
+        how = how.or_else(|| reported.try_recv().ok());
         how.is_some()
     });
     assert_eq!(how, Some(PeerFailure::Died));
@@ -380,11 +380,11 @@ pub(crate) fn cases() -> Vec<Case> {
         ("they meet and talk by shared memory", || they_meet_and_talk("self,shm,tcp", "shm")),
         ("they meet and talk by tcp", || they_meet_and_talk("self,tcp", "tcp")),
         ("a rejection carries a reason", a_rejection_carries_a_reason),
-        ("a crowd, and strangers", a_crowd_and_strangers),
+        ("a crowd, and idle clients", a_crowd_and_idle_clients),
         ("an event loop over tcp", || it_sleeps_in_an_event_loop("self,tcp")),
         ("an event loop over shared memory", || it_sleeps_in_an_event_loop("self,shm,tcp")),
-        ("a death is told over tcp", || a_death_is_told("self,tcp")),
-        ("a death is told over shared memory", || a_death_is_told("self,shm,tcp")),
+        ("a death is reported over tcp", || a_death_is_reported("self,tcp")),
+        ("a death is reported over shared memory", || a_death_is_reported("self,shm,tcp")),
     ];
     let case = |&(name, case): &Named| {
         Case::new(format!("meeting::{name}"), move || {

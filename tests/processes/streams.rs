@@ -69,8 +69,8 @@ fn client(role: &str, to: SocketAddr, transports: &str) -> Outcome {
         // Sends without end, short parts and long ones, until it is killed.
         "pour" => {
             let mut at = 0;
-            for turn in 0_u64.. {
-                let len = [1, 30, 5000, 70_000, 700_000][turn as usize % 5];
+            for round in 0_u64.. {
+                let len = [1, 30, 5000, 70_000, 700_000][round as usize % 5];
                 send(&worker, ep, bytes(at, len))?;
                 at += len as u64;
             }

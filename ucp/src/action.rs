@@ -6,7 +6,7 @@ use bowline_base::slab::Key;
 use bowline_uct::{MemHandle, RkeyId};
 
 use crate::peer::PeerIndex;
-use crate::proto::Protocol;
+use crate::protocol::Protocol;
 
 /// Something to do outside of a lane's progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,14 +17,14 @@ pub(crate) enum Action {
     Run(Key),
     /// Go on with what belongs to no single request of a protocol.
     Poll(&'static Protocol),
-    /// Tell a sender that its synchronous message was matched or its buffer read.
+    /// Report to a sender that its synchronous message was matched or its buffer read.
     Acknowledge {
         /// The sender.
         peer: PeerIndex,
         /// Its request, as it named it.
         request: u64,
     },
-    /// Tell a sender that its message cannot be received.
+    /// Report to a sender that its message cannot be received.
     Refuse {
         /// The sender.
         peer: PeerIndex,
@@ -46,6 +46,15 @@ pub(crate) enum Action {
     End(Key),
     /// Give eager credit back.
     Credit(PeerIndex),
+    /// Tell a sender how messages of a class are to come.
+    Select {
+        /// The sender.
+        peer: PeerIndex,
+        /// Which choice.
+        place: u8,
+        /// In pieces, else as an offer.
+        eager: bool,
+    },
     /// Try what waits for this peer's lane again.
     Resume(PeerIndex),
     /// Fill receives of a peer's stream.
@@ -56,7 +65,7 @@ pub(crate) enum Action {
     ServeRemotes,
     /// Post more of what a peer is asked for on its memory.
     Pump(PeerIndex),
-    /// Try the one-sided operations that wait for room again.
+    /// Try the one-sided operations that wait for space again.
     ResumeOneSided,
     /// Something ended that closings of endpoints may have waited for.
     StepClosings,
@@ -72,11 +81,10 @@ pub(crate) enum Action {
     Relieve,
     /// A peer has answered the close of its endpoint.
     Closed(PeerIndex),
-    /// Take a send's buffer back from the reads of peers.
+    /// Take a buffer back from the reads or writes of peers.
     Withdraw {
         /// The lane that it was lent on.
         lane: u32,
-        /// Its handle there.
         memory: MemHandle,
     },
 }
@@ -88,6 +96,7 @@ impl Action {
             Self::Connect(peer)
             | Self::Acknowledge { peer, .. }
             | Self::Refuse { peer, .. }
+            | Self::Select { peer, .. }
             | Self::Credit(peer)
             | Self::Resume(peer)
             | Self::FeedStream(peer)
@@ -112,7 +121,7 @@ impl Action {
     }
 }
 
-/// Actions in order. The ring has room for one action per event of a progress call's budget and
+/// Actions in order. The ring has space for one action per event of a progress call's budget and
 /// is drained after every call, so that it grows only when one arrival asks for two.
 #[derive(Debug)]
 pub(crate) struct Actions(VecDeque<Action>);
@@ -136,14 +145,14 @@ impl Actions {
         self.0.iter()
     }
 
-    /// Makes room for `more` beside those that are there.
+    /// Makes space for `more` beside those that are there.
     pub(crate) fn reserve(&mut self, more: usize) {
         self.0.reserve(more);
     }
 
     /// Whether `more` can be added without allocating.
     #[inline]
-    pub(crate) fn has_room(&self, more: usize) -> bool {
+    pub(crate) fn has_capacity(&self, more: usize) -> bool {
         self.0.capacity() - self.0.len() >= more
     }
 

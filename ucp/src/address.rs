@@ -24,7 +24,8 @@ pub(crate) const FEATURES: u32 = SEND_CANCEL
     | PROBED
     | PIECES
     | SERVES
-    | NOTICES;
+    | NOTICES
+    | SELECTS;
 
 /// It answers a sender that wants a message back.
 pub(crate) const SEND_CANCEL: u32 = 1 << 0;
@@ -52,6 +53,9 @@ pub(crate) const SERVES: u32 = 1 << 9;
 
 /// It knows NOTICE.
 pub(crate) const NOTICES: u32 = 1 << 10;
+
+/// It takes SELECT and STREAM_END, and lengths that are marked.
+pub(crate) const SELECTS: u32 = 1 << 11;
 
 /// It writes a message into the receiver's memory when it is asked to.
 pub(crate) const PUTS: u32 = 1 << 4;
@@ -113,7 +117,7 @@ pub struct WorkerAddress {
 
 impl WorkerAddress {
     /// No worker's.
-    pub(crate) const NOBODY: Self =
+    pub(crate) const NONE: Self =
         Self { job: 0, rank: u32::MAX, incarnation: 0, uid: 0, features: 0, lanes: Vec::new() };
 
     /// The bytes that travel.

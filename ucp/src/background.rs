@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   thread   look at the lanes ──► BackgroundWork::advance ──► RemoteWorker::{take, send, recv} ... ──► nothing moved: sleep
-//!   rank     any call that posts ──► its wait is for room, or actions were carried out ──► wakes the thread
+//!   rank     any call that posts ──► its wait is for space, or actions were carried out ──► wakes the thread
 //! ```
 //! Rules. (1) An operation is posted and taken through the worker's lock, one at a time, so that rank and thread may
 //! both do it. (2) Which of the two moves a piece of work is for its owner to decide; it must not be both at once, and
@@ -17,28 +17,24 @@ use std::sync::Arc;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
-use crate::async_progress::RemoteWorker;
+use crate::engine::{BackgroundWork, Inner, RemoteWorker};
 use crate::error::OpError;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
-use crate::request::{RequestId, Status};
-use crate::tagged::{SendMode, Sent};
-use crate::worker::{Inner, Worker};
-
-/// Work of a layer above, which a progress thread moves on while the rank computes.
-pub trait BackgroundWork: Send + Sync {
-    /// Does what can be done, by the progress thread; must not wait. Whether anything was.
-    fn advance(&self, door: &RemoteWorker) -> bool;
-}
+use crate::request::{RequestId, Sent};
+use crate::status::Status;
+use crate::tagged::SendMode;
+use crate::worker::Worker;
 
 impl Worker {
-    /// Has `work` moved on by the worker's progress thread, in place of what was before. `false`: it has none.
+    /// Has `work` moved on by the worker's progress thread, in place of what was before. `false`: it has none. The
+    /// thread does nothing while another has the worker by [`SharedWorker::with`](crate::SharedWorker::with).
     pub fn set_background_work(&self, work: Arc<dyn BackgroundWork>) -> bool {
-        let state = &mut self.inner.borrow_mut().engine.async_state;
-        if !state.has_thread() {
+        let inner = &mut *self.inner.borrow_mut();
+        if !inner.engine.async_state.has_thread() {
             return false;
         }
-        state.background = Some(work);
+        inner.background = Some(work);
         true
     }
 
@@ -76,6 +72,11 @@ impl RemoteWorker {
     /// [`Worker::take`].
     pub fn take(&self, id: RequestId) -> Option<Status> {
         self.enter().engine.take(id.0)
+    }
+
+    /// [`Worker::detach`].
+    pub fn detach(&self, id: RequestId) {
+        self.enter().engine.detach(id);
     }
 
     /// [`Worker::cancel`].

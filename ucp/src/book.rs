@@ -19,9 +19,7 @@ use std::sync::Arc;
 
 use block::Block;
 
-use crate::error::ConnectError;
-use crate::peer::{Ep, PeerState};
-use crate::worker::Worker;
+use crate::peer::Ep;
 
 /// Most addresses of a block.
 const BLOCK: usize = 1024;
@@ -38,43 +36,14 @@ pub trait AddressBook: Send + Sync {
 /// What a worker knows of its book.
 #[derive(Default)]
 pub(crate) struct Book {
-    book: Option<Arc<dyn AddressBook>>,
+    pub(crate) book: Option<Arc<dyn AddressBook>>,
     /// Endpoints that were asked for.
-    made: HashMap<u32, Ep>,
+    pub(crate) made: HashMap<u32, Ep>,
 }
 
 impl std::fmt::Debug for Book {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Book").field("made", &self.made.len()).finish_non_exhaustive()
-    }
-}
-
-impl Worker {
-    /// Gives the worker a book, in place of the one before. Endpoints that were made stay.
-    pub fn use_book(&self, book: Arc<dyn AddressBook>) {
-        self.inner.borrow_mut().book = Book { book: Some(book), made: HashMap::new() };
-    }
-
-    /// The endpoint of the worker whose address has this number in the book. It is made when it is
-    /// first asked for, and anew after it was closed.
-    ///
-    /// # Errors
-    /// When the book has no such address, and as for [`Worker::connect`].
-    pub fn endpoint(&self, index: u32) -> Result<Ep, ConnectError> {
-        let book = {
-            let inner = self.inner.borrow();
-            if let Some(&ep) = inner.book.made.get(&index)
-                && let Ok(peer) = inner.engine.index_of(ep)
-                && let PeerState::Known | PeerState::Ready = inner.engine.peers[peer as usize].state
-            {
-                return Ok(ep);
-            }
-            inner.book.book.clone()
-        };
-        let address = book.as_ref().and_then(|book| book.address(index));
-        let ep = self.connect(&address.ok_or(ConnectError::NotInBook { index })?)?;
-        self.inner.borrow_mut().book.made.insert(index, ep);
-        Ok(ep)
     }
 }
 

@@ -19,14 +19,14 @@ use bowline_uct::AmHeader;
 
 use crate::action::Action;
 use crate::address::SEND_CANCEL;
-use crate::engine::Engine;
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Receive, RequestId, Send, SendKind, SendPhase};
 use crate::unexpected::{Payload, Unexpected};
 use crate::wire;
-use crate::worker::{Inner, Worker};
+use crate::worker::Worker;
 
 impl Worker {
     /// Cancels a receive or a tagged send that nothing has matched, or the send of an active message
@@ -47,8 +47,7 @@ impl Inner {
         match &mut request.body {
             Body::Receive(Receive { space, item, .. }) => {
                 let (space, item) = (*space, *item);
-                let space = inner.engine.spaces.get_mut(space);
-                if space.is_some_and(|space| space.engine.remove_posted(item, id.0.to_wire())) {
+                if inner.engine.spaces.withdraw(space, item, id.0.to_wire()) {
                     inner.engine.fail(id.0, OpError::Cancelled);
                 }
             }
@@ -68,7 +67,8 @@ impl Inner {
             }
             Body::Stream(_) => inner.engine.cancel_stream_receive(id.0),
             Body::Announced(announced) => {
-                announced.protocol().life.cancel(&mut inner.engine, id.0);
+                let life = inner.engine.protocols.life(announced.protocol);
+                life.cancel(&mut inner.engine, id.0);
                 inner.act();
             }
             Body::OneSided(_) | Body::Free => {}

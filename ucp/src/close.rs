@@ -7,7 +7,7 @@
 //!           flush: waits for what is under way
 //!           force: cancels it
 //!           then flushes what it wrote to the peer
-//!   Closing ── DISCONNECT ─────────────────────────────► fails with Closed, tells its handler
+//!   Closing ── DISCONNECT ─────────────────────────────► fails with Closed, calls its handler
 //!                                                Leaving  until it reads nothing of the closer's
 //!   Failed  ◄───────────────────────────── DISCONNECT ── Failed
 //! ```
@@ -26,68 +26,25 @@
 //! 4. The answer to DISCONNECT is DISCONNECT. Where both sides close at once, each takes the other's
 //!    for the answer.
 //! 5. After it, the same worker can be connected to anew: that makes a fresh endpoint on either side.
-//!    The old one stays closed for good.
-//! 6. A peer that does not know DISCONNECT is not told; its endpoint is not made anew either.
+//!    The old one stays closed.
+//! 6. A peer that does not know DISCONNECT is not notified; its endpoint is not made anew either.
 
 mod books;
 
-use bowline_base::slab::Key;
 use bowline_uct::{EpId, PeerFailure};
 
 use crate::action::Action;
 use crate::address::DISCONNECTS;
+use crate::engine::Inner;
 use crate::error::OpError;
 use crate::one_sided::Progress;
-use crate::peer::{Ep, NOBODY, PeerIndex, PeerState, Tenure};
-use crate::request::{self, Body, OneSided, RequestId};
-use crate::tagged::Sent;
+use crate::peer::{CloseMode, End, Ep, Flush, NO_PEER, PeerIndex, PeerState, SlotState};
+use crate::request::{self, Body, OneSided, RequestId, Sent};
 use crate::wire;
-use crate::worker::{Inner, Worker};
-
-/// What becomes of what is under way when an endpoint is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloseMode {
-    /// It is waited for.
-    Flush,
-    /// It is cancelled. What the peer may still read or write stays until that is impossible.
-    Force,
-}
-
-/// The close of an endpoint, until the peer has answered.
-#[derive(Debug)]
-pub(crate) struct End {
-    mode: CloseMode,
-    /// The transport's part: not begun, under way, done.
-    flush: Flush,
-    /// Who waits for it.
-    requests: Vec<Key>,
-}
-
-impl End {
-    /// Whether what is under way is not to go on.
-    pub(crate) fn is_forced(&self) -> bool {
-        self.mode == CloseMode::Force
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Flush {
-    Wanted,
-    Posted(Key),
-    Done,
-}
-
-/// A use of a peer's memory through an endpoint of a transport.
-#[derive(Debug)]
-pub(crate) struct KeyUse {
-    /// Keys that are open.
-    pub(crate) open: u32,
-    /// Whose memory; [`NOBODY`] once its endpoint was closed.
-    pub(crate) peer: PeerIndex,
-}
+use crate::worker::Worker;
 
 impl Worker {
-    /// Closes an endpoint. From the call on, it takes no operations. The request, whose outcome tells
+    /// Closes an endpoint. From the call on, it takes no operations. The request, whose outcome says
     /// whether the peer failed before it had heard of a close that waits, is complete when the peer
     /// has answered; then its worker can be connected to anew. An endpoint that was never used, or
     /// has failed, is closed at once.
@@ -114,7 +71,7 @@ impl Worker {
                 inner.engine.forget(index);
                 let peer = &mut inner.engine.peers[index as usize];
                 peer.state = PeerState::Failed(PeerFailure::Closed);
-                peer.tenure = Tenure::Ended;
+                peer.slot = SlotState::Ended;
                 // What is left of an endpoint that is over should be small.
                 peer.address.lanes = Vec::new();
                 self.watchers.borrow_mut().remove(ep);
@@ -127,7 +84,7 @@ impl Worker {
             }
             PeerState::Known => {
                 if inner.ready(index).is_err() {
-                    // Nobody is there to be told.
+                    // There is no peer to be notified.
                     inner.retire(index);
                     self.watchers.borrow_mut().remove(ep);
                     return Ok(Sent::Done);
@@ -252,14 +209,14 @@ impl Inner {
     /// Ends what is under way with a peer, but for what touches memory.
     fn cancel_all(&mut self, index: PeerIndex) {
         for (key, protocol) in self.engine.moving_to(index) {
-            protocol.life.stop(self, key);
+            self.engine.protocols.life(protocol).stop(self, key);
         }
         self.engine.cancel_sends(index, false);
         let mine = self.endpoints_of(index);
         self.engine.cancel_one_sided(&mine);
         self.engine.cancel_emulated(index, OpError::Cancelled);
         for key in self.engine.fetches_from(index) {
-            self.abandon_fetch(key);
+            self.abandon_fetch(key, OpError::Cancelled);
         }
     }
 
@@ -269,7 +226,7 @@ impl Inner {
     pub(crate) fn farewell(&mut self, index: PeerIndex) {
         let peer = &mut self.engine.peers[index as usize];
         if peer.state != PeerState::Leaving || !peer.pending.is_empty() {
-            // It is over, or the farewell waits for room: nothing else is queued since the failure.
+            // It is over, or the farewell waits for space: nothing else is queued since the failure.
             return;
         }
         if self.engine.touches(index) {
@@ -325,7 +282,7 @@ impl Inner {
         }
         let how = peer.failure().unwrap_or(PeerFailure::Closed);
         peer.notice = false;
-        peer.tenure = Tenure::Ended;
+        peer.slot = SlotState::Ended;
         peer.pending = Default::default();
         peer.address.lanes = Vec::new();
         self.engine.end_close(index, how);
@@ -344,7 +301,7 @@ impl Inner {
         over.extend((ep.0 != u32::MAX).then_some((lane, ep)));
         self.keys_open.retain(|&at, used| {
             if used.peer == index {
-                used.peer = NOBODY;
+                used.peer = NO_PEER;
                 if used.open > 0 {
                     over.retain(|&other| other != at);
                     return true;
@@ -363,7 +320,7 @@ impl Inner {
 
     /// Closes an endpoint of a transport that nobody uses any more.
     pub(crate) fn leave(&mut self, lane: usize, ep: EpId) {
-        if self.engine.peer_at(lane, ep) == NOBODY {
+        if self.engine.peer_at(lane, ep) == NO_PEER {
             self.lanes[lane].iface.disconnect(ep);
         }
     }
@@ -372,7 +329,7 @@ impl Inner {
     pub(crate) fn key_released(&mut self, lane: usize, ep: EpId) {
         let Some(used) = self.keys_open.get_mut(&(lane, ep)) else { return };
         used.open = used.open.saturating_sub(1);
-        if used.open == 0 && used.peer == NOBODY {
+        if used.open == 0 && used.peer == NO_PEER {
             self.keys_open.remove(&(lane, ep));
             self.leave(lane, ep);
         }

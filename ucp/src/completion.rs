@@ -14,41 +14,12 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 
-use crate::am::Delivery;
 use crate::engine::Engine;
 use crate::error::OpError;
-use crate::request::{Body, OneSided, RequestId, Status};
-use crate::worker::Worker;
-
-/// What a callback is called with.
-#[derive(Debug)]
-pub struct Completion {
-    /// How the operation ended.
-    pub status: Status,
-    /// The bytes that its buffer owned.
-    pub buffer: Option<Vec<u8>>,
-}
-
-/// What is called when a request is complete.
-pub type CompletionHandler = Box<dyn FnOnce(&Worker, Completion) + Send>;
-
-/// A callback whose request is complete.
-pub(crate) struct Completed {
-    handler: CompletionHandler,
-    completion: Completion,
-}
-
-impl std::fmt::Debug for Completed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Completed").field(&self.completion).finish()
-    }
-}
-
-impl Completed {
-    pub(crate) fn call(self, worker: &Worker) {
-        (self.handler)(worker, self.completion);
-    }
-}
+use crate::request::{Body, OneSided, RequestId};
+use crate::state::inbox::{Completed, Completion, Delivery};
+use crate::status::Status;
+use crate::worker::{CompletionHandler, Worker};
 
 /// The handle that an operation held.
 #[derive(Debug)]
@@ -110,7 +81,12 @@ impl Worker {
         if place >= engine.callbacks.len() {
             engine.callbacks.resize_with(place + 1, || None);
         }
-        engine.callbacks[place] = Some((id.0, handler));
+        let callbacks = &mut *self.callbacks.borrow_mut();
+        let callback = callbacks.insert(handler);
+        // One whose request ended without it is called no more.
+        if let Some((_, before)) = engine.callbacks[place].replace((id.0, callback)) {
+            callbacks.remove(before);
+        }
         if done {
             engine.end_detached(id.0);
         }
@@ -124,10 +100,10 @@ impl Engine {
     pub(crate) fn end_detached(&mut self, key: Key) {
         let callback = self.callbacks.get_mut(key.index() as usize);
         let callback = callback.and_then(|place| place.take_if(|(waits, _)| *waits == key));
-        if let (Some((_, handler)), Some(request)) = (callback, self.requests.get_mut(key)) {
+        if let (Some((_, callback)), Some(request)) = (callback, self.requests.get_mut(key)) {
             let (status, body) = (request.status, std::mem::take(&mut request.body));
             let completion = Completion { status, buffer: owned_bytes(body) };
-            let completed = Box::new(Completed { handler, completion });
+            let completed = Box::new(Completed { callback, completion });
             self.inbox.push_back(Delivery::Completed(completed));
         }
         crate::request::end(&mut self.requests, key);

@@ -16,161 +16,19 @@
 //! checks every place: what does not fit changes nothing, and fails the caller's operation. (5) Its
 //! atomics are those of its processor, as are those of transports that map memory.
 
-use std::collections::{HashMap, VecDeque};
-
 use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
-use bowline_base::slab::{Key, Slab};
+use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AtomicOp, AtomicWidth, MemHandle};
+use bowline_uct::AmHeader;
 
 use crate::action::Action;
-use crate::engine::Engine;
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
-use crate::one_sided::{Kind, Progress, Task};
+use crate::one_sided::Progress;
 use crate::peer::PeerIndex;
-use crate::request::{self, Body, OneSided, RequestId};
+use crate::request::{self, Body, Kind, OneSided, RequestId, Task};
+use crate::state::emulation::{Asked, Entry, Opened, Piece, Served, WINDOW, What};
 use crate::wire::{self, Remote};
-use crate::worker::Inner;
-
-/// Unanswered pieces of a peer.
-pub(crate) const WINDOW: usize = 16;
-
-/// Where memory lies that was made reachable.
-#[derive(Debug)]
-pub(crate) enum Served {
-    /// With a lane.
-    Lane(usize, MemHandle),
-    /// Here: no lane takes any.
-    Own(RecvBuf),
-}
-
-/// A key of memory that its owner serves.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Opened {
-    /// The owner.
-    pub(crate) peer: PeerIndex,
-    /// The memory, as the owner named it.
-    pub(crate) memory: u64,
-    /// The owner was asked for something by it, or will be for everything.
-    pub(crate) used: bool,
-}
-
-/// What is asked of the owner.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum What {
-    Put,
-    Get,
-    Atomic(AtomicOp, AtomicWidth),
-    /// To answer, behind everything before it.
-    Flush,
-}
-
-/// An operation of which something is to be posted.
-#[derive(Debug)]
-struct Entry {
-    key: Key,
-    what: What,
-    memory: u64,
-    /// Of the whole operation's first byte.
-    at: u64,
-    /// The part of it that is to be posted.
-    from: usize,
-    to: usize,
-}
-
-/// A piece without answer.
-#[derive(Debug)]
-struct Piece {
-    /// `None`: nobody wants it any more.
-    key: Option<Key>,
-    what: What,
-    memory: u64,
-    at: u64,
-    from: usize,
-    to: usize,
-}
-
-/// What is under way with a peer.
-#[derive(Debug, Default)]
-struct Side {
-    waiting: VecDeque<Entry>,
-    sent: VecDeque<Piece>,
-}
-
-/// Something that a peer asks for.
-#[derive(Debug)]
-struct Asked {
-    peer: PeerIndex,
-    memory: u64,
-    address: u64,
-    what: Remote,
-    data: Vec<u8>,
-}
-
-/// What a worker knows of such operations, as their caller and as owner of memory.
-#[derive(Debug, Default)]
-pub(crate) struct Emulation {
-    pub(crate) served: Slab<Served>,
-    pub(crate) keys: Slab<Opened>,
-    sides: HashMap<PeerIndex, Side>,
-    asked: VecDeque<Asked>,
-    /// Open keys by which owners are asked for operations.
-    used: usize,
-}
-
-impl Emulation {
-    /// Notes a key.
-    pub(crate) fn open(&mut self, opened: Opened) -> Key {
-        self.used += usize::from(opened.used);
-        self.keys.insert(opened)
-    }
-
-    /// Forgets it.
-    pub(crate) fn close(&mut self, key: Key) {
-        if let Some(opened) = self.keys.remove(key) {
-            self.used -= usize::from(opened.used);
-        }
-    }
-
-    /// An owner is asked for an operation.
-    fn use_key(&mut self, key: Key) {
-        if let Some(opened) = self.keys.get_mut(key)
-            && !std::mem::replace(&mut opened.used, true)
-        {
-            self.used += 1;
-        }
-    }
-
-    /// Whether a fence has to order what owners do: something is under way with one, or may be asked of
-    /// one behind it.
-    pub(crate) fn is_used(&self) -> bool {
-        self.used > 0 || !self.busy().is_empty()
-    }
-
-    /// Peers with which something is under way.
-    pub(crate) fn busy(&self) -> Vec<PeerIndex> {
-        let busy = |side: &Side| !side.waiting.is_empty() || !side.sent.is_empty();
-        self.sides.iter().filter(|(_, side)| busy(side)).map(|(&peer, _)| peer).collect()
-    }
-
-    /// Peers whose memory is open here, with which something is under way, or that wait for an answer.
-    pub(crate) fn peers(&self) -> impl Iterator<Item = PeerIndex> {
-        let opened = self.keys.iter().map(|(_, opened)| opened.peer);
-        let asked = self.asked.iter().map(|asked| asked.peer);
-        opened.chain(self.busy()).chain(asked)
-    }
-
-    /// A peer with which nothing is under way is forgotten.
-    pub(crate) fn forget(&mut self, peer: PeerIndex) {
-        self.sides.remove(&peer);
-    }
-
-    /// Whether this is one of them.
-    pub(crate) fn is_busy(&self, peer: PeerIndex) -> bool {
-        let side = self.sides.get(&peer);
-        side.is_some_and(|side| !side.waiting.is_empty() || !side.sent.is_empty())
-    }
-}
 
 impl Inner {
     /// Begins an operation on memory that its owner serves.
@@ -260,7 +118,7 @@ impl Inner {
         self.pump(peer);
     }
 
-    /// Posts pieces while there is room in the window.
+    /// Posts pieces while there is space in the window.
     #[cold]
     pub(crate) fn pump(&mut self, index: PeerIndex) {
         while let Some(side) = self.engine.emulation.sides.get_mut(&index)
@@ -453,27 +311,5 @@ impl Engine {
         for (key, what) in over {
             self.answered(key, what, Some(error));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fences_order_owners_as_long_as_a_key_of_theirs_is_open() {
-        let mut emulation = Emulation::default();
-        let opened = |used| Opened { peer: 0, memory: 1, used };
-        let lane = emulation.open(opened(false));
-        assert!(!emulation.is_used(), "the transport has carried out everything");
-        emulation.use_key(lane);
-        emulation.use_key(lane);
-        let owner = emulation.open(opened(true));
-        emulation.close(lane);
-        assert!(emulation.is_used());
-        emulation.close(owner);
-        assert!(!emulation.is_used());
-        emulation.close(owner);
-        assert!(!emulation.is_used());
     }
 }

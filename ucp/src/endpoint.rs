@@ -1,5 +1,5 @@
-//! Endpoints as the user sees them: how they are made, what they tell of themselves, and who hears
-//! of their end.
+//! Endpoints as the user sees them: how they are made, what they say of themselves, and to whom
+//! their end is reported.
 //!
 //! **The error handler** of an endpoint is called once, with the kind of the failure, when the peer
 //! has failed or closed; never when the endpoint is closed here. It is called outside of every borrow,
@@ -8,20 +8,19 @@
 //! calls that wait.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bowline_uct::{Caps, PeerFailure};
 
+use crate::book::{AddressBook, Book};
 use crate::error::{ConnectError, OpError};
 use crate::peer::{Ep, PeerState};
-use crate::worker::Worker;
-
-/// Called when the peer of an endpoint has failed or closed.
-pub type ErrorHandler = Box<dyn FnOnce(&Worker, Ep, PeerFailure) + Send>;
+use crate::worker::{ErrorHandler, Worker};
 
 /// What is demanded of an endpoint with respect to its peer's failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ErrorMode {
-    /// Nothing: what the transport happens to notice is told.
+    /// Nothing: what the transport happens to notice is reported.
     #[default]
     None,
     /// The failure of the peer is noticed even if nothing is sent to it: by the transport, or by
@@ -34,7 +33,7 @@ pub enum ErrorMode {
 pub struct EpOptions {
     /// What is demanded.
     pub errors: ErrorMode,
-    /// Whom to tell of its end.
+    /// What is called at its end.
     pub on_error: Option<ErrorHandler>,
 }
 
@@ -58,7 +57,7 @@ pub enum EpState {
     Ended(PeerFailure),
 }
 
-/// What an endpoint tells of itself.
+/// What an endpoint says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EpInfo {
     /// The peer's job.
@@ -75,22 +74,6 @@ pub struct EpInfo {
     pub transport: Option<&'static str>,
 }
 
-/// Error handlers by endpoint: only of those that are open, or of whose end they are still to be told.
-#[derive(Default)]
-pub(crate) struct Watchers(HashMap<Ep, ErrorHandler>);
-
-impl std::fmt::Debug for Watchers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Watchers").field(&self.0.keys()).finish()
-    }
-}
-
-impl Watchers {
-    pub(crate) fn remove(&mut self, ep: Ep) {
-        self.0.remove(&ep);
-    }
-}
-
 impl Worker {
     /// An endpoint as [`Worker::connect`] makes it, with options.
     ///
@@ -103,7 +86,7 @@ impl Worker {
             self.demand(ep)?;
         }
         if let Some(handler) = options.on_error {
-            // A peer that fails from here on is told of: nothing has run since `connect`.
+            // A peer that fails from here on is reported: nothing has run since `connect`.
             self.watchers.borrow_mut().0.insert(ep, handler);
         }
         Ok(ep)
@@ -164,13 +147,33 @@ impl Worker {
             transport: lane.map(|lane| lane.iface.attr().provider),
         })
     }
+}
 
-    /// Calls the handler of an endpoint that is over.
-    #[cold]
-    pub(crate) fn tell_end(&self, ep: Ep, how: PeerFailure) {
-        let handler = self.watchers.borrow_mut().0.remove(&ep);
-        if let Some(handler) = handler {
-            handler(self, ep, how);
-        }
+impl Worker {
+    /// Gives the worker a book, in place of the one before. Endpoints that were made stay.
+    pub fn use_book(&self, book: Arc<dyn AddressBook>) {
+        self.inner.borrow_mut().book = Book { book: Some(book), made: HashMap::new() };
+    }
+
+    /// The endpoint of the worker whose address has this number in the book. It is made when it is
+    /// first asked for, and anew after it was closed.
+    ///
+    /// # Errors
+    /// When the book has no such address, and as for [`Worker::connect`].
+    pub fn endpoint(&self, index: u32) -> Result<Ep, ConnectError> {
+        let book = {
+            let inner = self.inner.borrow();
+            if let Some(&ep) = inner.book.made.get(&index)
+                && let Ok(peer) = inner.engine.index_of(ep)
+                && let PeerState::Known | PeerState::Ready = inner.engine.peers[peer as usize].state
+            {
+                return Ok(ep);
+            }
+            inner.book.book.clone()
+        };
+        let address = book.as_ref().and_then(|book| book.address(index));
+        let ep = self.connect(&address.ok_or(ConnectError::NotInBook { index })?)?;
+        self.inner.borrow_mut().book.made.insert(index, ep);
+        Ok(ep)
     }
 }

@@ -7,7 +7,12 @@
 mod active;
 mod arrive;
 mod failure;
+mod inner;
+pub(crate) mod life;
 mod pieces;
+mod poll;
+mod progress;
+mod remote;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -15,95 +20,32 @@ use bowline_base::slab::{Key, Slab};
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
 use crate::action::{Action, Actions};
-use crate::am::Delivery;
-use crate::async_progress::AsyncState;
 use crate::buffer_pool::BufferPool;
-use crate::completion::CompletionHandler;
-use crate::emulate::Emulation;
-use crate::error::{OpError, ReceiveError};
-use crate::in_place::InPlace;
-use crate::peer::{BARRED, NOBODY, Peer, PeerIndex};
-use crate::proto::Protocols;
-use crate::request::{Body, Receive, RequestId, Requests, SendPhase, Status};
-use crate::reuse::Places;
+use crate::error::OpError;
+use crate::peer::{NO_PEER, Peer, PeerIndex, REJECTED};
+use crate::request::{Body, Receive, RequestId, Requests, SendPhase};
+use crate::select::Meter;
 use crate::settings::Options;
 use crate::space::{Lost, Spaces};
-use crate::stream::Streams;
-use crate::tagged::MessageInfo;
+use crate::state::async_state::AsyncState;
+use crate::state::counters::Counters;
+use crate::state::emulation::Emulation;
+use crate::state::in_place::InPlace;
+use crate::state::inbox::Delivery;
+use crate::state::places::Places;
+use crate::state::stream::Streams;
+use crate::status::{MessageInfo, ReceiveError, Status};
 use crate::unexpected::Unexpected;
 use crate::wire;
 
-bowline_base::counters! {
-    /// What a worker counts.
-    pub struct Counters {
-        /// Tagged messages sent by the short path.
-        sent_short,
-        /// Active messages sent by it.
-        am_short,
-        /// Sends of streams by it.
-        stream_short,
-        /// Tagged messages sent in one bcopy piece.
-        sent_bcopy,
-        /// Messages sent eagerly from where they lie.
-        sent_zcopy,
-        /// Tagged messages sent in several pieces.
-        sent_multi,
-        /// Tagged messages offered for fetching.
-        sent_rndv,
-        /// Tagged messages written to receives that had been announced.
-        sent_rtr,
-        /// Announced receives that could not be relied on, because of what had been sent meanwhile.
-        rtr_declined,
-        /// Messages that waited because the transport was full.
-        send_waited,
-        /// Messages that went as an envelope because eager credit was used up.
-        credit_exhausted,
-        /// Arrivals that found their receive posted.
-        matched,
-        /// Arrivals that had to wait for a receive.
-        unexpected,
-        /// Rendezvous messages fetched from the sender's memory.
-        fetched,
-        /// Those of them that were copied from memory that both map.
-        mapped,
-        /// Rendezvous messages that their senders have written here.
-        landed,
-        /// Receives announced to their senders.
-        rtr,
-        /// Those of them that an ordinary message has met.
-        rtr_missed,
-        /// Rendezvous messages whose senders were asked to help.
-        shared,
-        /// Pieces of such messages that this side has written as their sender.
-        helped,
-        /// Rendezvous messages copied through the transport, since fetching was refused.
-        copied,
-        /// Puts that were complete in their call.
-        put_short,
-        /// Puts from where their bytes lie.
-        put_zcopy,
-        /// Gets.
-        get_zcopy,
-        /// Atomic operations.
-        atomics,
-        /// Puts, gets and atomics that the owner of the memory carried out.
-        emulated,
-        /// User's active messages received.
-        am_received,
-        /// Arrivals that no handler or peer was known for.
-        stray,
-        /// Peers that failed.
-        peers_failed,
-        /// Checks of silent peers' lives.
-        asked_after,
-    }
-}
+pub(crate) use inner::Inner;
+use life::Protocols;
+pub use remote::{BackgroundWork, RemoteWorker};
 
 /// Everything but the lanes.
 pub(crate) struct Engine {
     pub(crate) peers: Vec<Peer>,
     pub(crate) by_uid: HashMap<u64, PeerIndex>,
-    /// For each lane, which peer a source is.
     pub(crate) sources: Vec<Vec<PeerIndex>>,
     /// For each lane, which peer an endpoint leads to.
     pub(crate) endpoints: Vec<Vec<PeerIndex>>,
@@ -111,12 +53,14 @@ pub(crate) struct Engine {
     pub(crate) requests: Requests,
     pub(crate) unexpected: Slab<Unexpected>,
     pub(crate) actions: Actions,
-    /// One-sided operations that wait for room in their lanes, in order.
+    /// One-sided operations that wait for space in their lanes, in order.
     pub(crate) one_sided: VecDeque<Key>,
     /// Those that the owners of the memory carry out.
     pub(crate) emulation: Emulation,
     /// By which messages travel.
     pub(crate) protocols: Protocols,
+    /// Measures long messages.
+    pub(crate) meter: Meter,
     pub(crate) streams: Streams,
     /// Active messages whose data lies with their sender, and that were neither received nor dropped:
     /// the peer, and its request.
@@ -131,8 +75,8 @@ pub(crate) struct Engine {
     pub(crate) am_buffers: BufferPool,
     /// Bytes of streams that no receive waits for.
     pub(crate) stream_buffers: BufferPool,
-    /// What is to be called when a request is complete, by the request's place.
-    pub(crate) callbacks: Vec<Option<(Key, CompletionHandler)>>,
+    /// Requests that have a callback, by their place, and the callback as the worker keeps it.
+    pub(crate) callbacks: Vec<Option<(Key, Key)>>,
     /// Peers whose endpoints are being closed here, until our DISCONNECT is queued.
     pub(crate) closings: Vec<PeerIndex>,
     pub(crate) counters: Counters,
@@ -153,7 +97,13 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(lanes: usize, job: u64, options: Options, actions: usize) -> Self {
+    pub(crate) fn new(
+        lanes: usize,
+        job: u64,
+        options: Options,
+        actions: usize,
+        protocols: Protocols,
+    ) -> Self {
         Self {
             peers: Vec::new(),
             by_uid: HashMap::new(),
@@ -165,7 +115,8 @@ impl Engine {
             actions: Actions::with_capacity(actions),
             one_sided: VecDeque::new(),
             emulation: Emulation::default(),
-            protocols: Protocols::new(),
+            protocols,
+            meter: Meter::default(),
             streams: Streams::default(),
             am_waiting: HashSet::new(),
             inbox: VecDeque::new(),
@@ -193,7 +144,7 @@ impl Engine {
     pub(crate) fn peer_of(&self, lane: usize, source: Source) -> PeerIndex {
         match self.sources[lane].get(source.0 as usize) {
             Some(&peer) => peer,
-            None => NOBODY,
+            None => NO_PEER,
         }
     }
 
@@ -202,7 +153,7 @@ impl Engine {
         let index = source.0 as usize;
         let table = &mut self.sources[lane];
         if index >= table.len() {
-            table.resize(index + 1, NOBODY);
+            table.resize(index + 1, NO_PEER);
         }
         table[index] = peer;
     }
@@ -212,15 +163,15 @@ impl Engine {
     #[cold]
     pub(crate) fn unbind_source(&mut self, lane: usize, source: Source) -> PeerIndex {
         let bound = self.sources[lane].get_mut(source.0 as usize);
-        match bound.map_or(NOBODY, |peer| std::mem::replace(peer, NOBODY)) {
-            NOBODY => NOBODY,
-            peer => peer & !BARRED,
+        match bound.map_or(NO_PEER, |peer| std::mem::replace(peer, NO_PEER)) {
+            NO_PEER => NO_PEER,
+            peer => peer & !REJECTED,
         }
     }
 
     /// The peer that an endpoint of a lane leads to.
     pub(crate) fn peer_at(&self, lane: usize, ep: EpId) -> PeerIndex {
-        self.endpoints[lane].get(ep.0 as usize).copied().unwrap_or(NOBODY)
+        self.endpoints[lane].get(ep.0 as usize).copied().unwrap_or(NO_PEER)
     }
 
     /// Notes by which endpoint a peer is reached from now on.
@@ -228,9 +179,11 @@ impl Engine {
     pub(crate) fn bind_ep(&mut self, index: PeerIndex, lane: usize, ep: EpId) {
         let peer = &mut self.peers[index as usize];
         (peer.lane, peer.ep) = (lane as u32, ep);
+        // In a signal handler a control message that the lane refuses is queued without allocating.
+        peer.pending.reserve(1);
         let (at, table) = (ep.0 as usize, &mut self.endpoints[lane]);
         if at >= table.len() {
-            table.resize(at + 1, NOBODY);
+            table.resize(at + 1, NO_PEER);
         }
         table[at] = index;
     }
@@ -244,7 +197,7 @@ impl Engine {
         if let Some(bound) = self.endpoints[lane].get_mut(ep.0 as usize)
             && *bound == index
         {
-            *bound = NOBODY;
+            *bound = NO_PEER;
         }
         (lane, ep)
     }
@@ -280,7 +233,7 @@ impl Engine {
                 self.async_state.keep(fetch);
             }
             Body::Announced(announced) => {
-                return announced.protocol().life.finish(self, key, status);
+                return self.protocols.life(announced.protocol).finish(self, key, status);
             }
             Body::Receive(_) | Body::OneSided(_) | Body::Stream(_) | Body::Free => {}
         }
@@ -328,22 +281,25 @@ impl Engine {
         }
     }
 
-    /// The same for a wait: one for a request that is not there ends, since nobody can complete it.
-    /// Whether it has ended; `status` is where its status goes, since out of an option it is copied twice.
+    /// The same for a wait: one for a request that is not there ends, since nobody can complete it. A
+    /// success is four words, which stay in registers; a status in memory would be copied several times.
     #[inline(always)]
-    pub(crate) fn take_or_gone(&mut self, key: Key, status: &mut Status) -> bool {
-        match self.take_as(key, |ended| *status = *ended) {
-            Some(ended) => ended.is_some(),
-            None => {
-                *status = Status::failed(OpError::Cancelled);
-                true
-            }
+    pub(crate) fn take_message(&mut self, key: Key) -> Option<Result<MessageInfo, ReceiveError>> {
+        let mut runs = false;
+        let taken = self.requests.release_with(key, |request| {
+            runs = !request.done;
+            request.take_plain()
+        });
+        match taken {
+            Some(Some(info)) => Some(Ok(info)),
+            _ if runs => None,
+            _ => self.take_other(key),
         }
     }
 
-    /// The same for a receive, with what it has brought.
-    #[inline(always)]
-    pub(crate) fn take_message(&mut self, key: Key) -> Option<Result<MessageInfo, ReceiveError>> {
+    /// The same of what is no plain receive. Apart, so that the path of those keeps nothing across a call.
+    #[inline(never)]
+    fn take_other(&mut self, key: Key) -> Option<Result<MessageInfo, ReceiveError>> {
         match self.take_as(key, Status::message) {
             Some(ended) => ended,
             None => Some(Err(OpError::Cancelled.into())),
@@ -372,6 +328,16 @@ impl Engine {
         self.give_back(peer, bytes);
     }
 
+    /// Whether a peer is to be granted its whole share since an offered message of so many bytes is taken. For want of
+    /// credit it may have been offered: the share grows with what is taken of it, and what is longer than the first
+    /// share never is.
+    pub(crate) fn may_grow(&self, index: PeerIndex, bytes: u64) -> bool {
+        let Options { share, share_first, .. } = self.options;
+        let growth = share - share_first;
+        let fits = bytes <= share as u64 && growth > 0 && self.budget >= growth;
+        fits && self.peers.get(index as usize).is_some_and(|peer| !peer.share_grown)
+    }
+
     /// The same, whatever their number: of streams every byte counts.
     #[inline(never)]
     pub(crate) fn give_back(&mut self, index: PeerIndex, bytes: usize) {
@@ -387,7 +353,6 @@ impl Engine {
     }
 }
 
-/// The engine as the sink of one lane.
 pub(crate) struct LaneSink<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) lane: usize,
@@ -405,8 +370,7 @@ impl Sink for LaneSink<'_> {
             } else {
                 match arrival.id {
                     wire::EAGER => self.engine.eager(peer, &arrival),
-                    wire::AM if self.engine.am_in_place(peer, &arrival) => {}
-                    _ => self.engine.arrive(peer, &arrival),
+                    _ => self.engine.other(peer, &arrival),
                 }
             }
         } else {
@@ -429,10 +393,10 @@ impl Sink for LaneSink<'_> {
 }
 
 impl Engine {
-    /// The lane of an endpoint has room again.
+    /// The lane of an endpoint has space again.
     fn writable(&mut self, lane: usize, ep: EpId) {
         let index = self.peer_at(lane, ep);
-        if index != NOBODY {
+        if index != NO_PEER {
             self.actions.push(Action::Resume(index));
         }
         if !self.one_sided.is_empty() {
@@ -454,7 +418,7 @@ impl Engine {
             }
             _ => {
                 if let Some(protocol) = request.protocol().filter(|_| !request.done) {
-                    protocol.life.on_completion(self, key, result);
+                    self.protocols.life(protocol).on_completion(self, key, result);
                 }
             }
         }
@@ -466,7 +430,7 @@ mod tests {
     use super::*;
     use crate::request::Request;
 
-    /// What one message touches should stay small; whoever makes it larger is to notice.
+    /// What one message touches should stay small; a change that makes it larger is to be noticed.
     #[test]
     fn hot_structures_keep_their_size() {
         let sizes = [

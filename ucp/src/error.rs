@@ -1,9 +1,7 @@
-//! What can fail, and how it is told.
+//! What can fail, and how it is reported.
 
 use bowline_uct::PeerFailure;
 use thiserror::Error;
-
-use crate::request::Status;
 
 /// Why an operation did not do what was asked. Small and `Copy`: it is kept in every status.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
@@ -11,13 +9,13 @@ use crate::request::Status;
 pub enum OpError {
     /// The message was longer than the receive buffer; what fits was delivered.
     #[error(
-        "the message of {message} bytes was cut to the receive buffer's {room} bytes; give a larger buffer or probe first"
+        "the message of {message} bytes was cut to the receive buffer's {capacity} bytes; give a larger buffer or probe first"
     )]
     Truncated {
         /// Bytes of the message.
         message: u64,
-        /// Bytes of room.
-        room: u64,
+        /// Bytes of the buffer.
+        capacity: u64,
     },
     /// The callback that unpacks a message refused its bytes, or panicked.
     #[error(
@@ -69,13 +67,13 @@ pub enum OpError {
     /// The peer has no handler for an active message.
     #[error("the peer has no handler for this active message; register one there before sending")]
     NoHandler,
-    /// The room of a receive of a stream is no multiple of its unit.
-    #[error("a room of {room} bytes is no multiple of the stream's unit of {unit} bytes")]
+    /// The buffer of a receive of a stream is no multiple of its unit.
+    #[error("a buffer of {capacity} bytes is no multiple of the stream's unit of {unit} bytes")]
     BadUnit {
         /// Bytes of an element.
         unit: u64,
-        /// Bytes of room.
-        room: u64,
+        /// Bytes of the buffer.
+        capacity: u64,
     },
     /// No such request.
     #[error("no such request; it was taken or detached before")]
@@ -95,47 +93,6 @@ impl From<PeerFailure> for OpError {
             PeerFailure::Overrun => Self::TooManyUnexpected,
             how => Self::PeerFailed(how),
         }
-    }
-}
-
-/// Why a blocking receive failed, with what is known of the message: of one that was cut, all. One word,
-/// so that the way of a success is short.
-#[derive(Clone, PartialEq, Eq, Error)]
-#[error("{}", self.error())]
-pub struct ReceiveError(Box<Status>);
-
-bowline_base::debug_by_display!(ReceiveError);
-
-impl ReceiveError {
-    /// The error.
-    pub fn error(&self) -> OpError {
-        // None of these is made of a success.
-        self.0.outcome.err().unwrap_or(OpError::BadRequest)
-    }
-
-    /// The status of the receive.
-    pub fn status(&self) -> &Status {
-        &self.0
-    }
-}
-
-impl From<Status> for ReceiveError {
-    #[cold]
-    fn from(status: Status) -> Self {
-        Self(Box::new(status))
-    }
-}
-
-impl From<OpError> for ReceiveError {
-    #[cold]
-    fn from(error: OpError) -> Self {
-        Status::failed(error).into()
-    }
-}
-
-impl From<ReceiveError> for OpError {
-    fn from(error: ReceiveError) -> Self {
-        error.error()
     }
 }
 

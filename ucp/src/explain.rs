@@ -1,13 +1,18 @@
-//! What a worker tells of its choices: which lane leads to a peer and why not another, and which
+//! What a worker says of its choices: which lane leads to a peer and why not another, and which
 //! protocol a message of a size takes there and what that is predicted to cost.
 
 use bowline_model::transport::TransportCosts;
 
 use crate::address::WorkerAddress;
-use crate::engine::Counters;
-use crate::error::ConnectError;
-use crate::proto::{Op, Table, coop, eager, fragments, get, one_sided, put, rtr};
-use crate::worker::{Inner, Worker};
+use crate::engine::Inner;
+use crate::error::{ConnectError, OpError};
+use crate::measured;
+use crate::peer::Ep;
+use crate::proto::{coop, fragments, get, put, rtr};
+use crate::protocol::{Op, Table, eager, one_sided};
+use crate::select::{FirstGuess, MeansEstimate};
+use crate::state::counters::{AtEnd, Counters, EndReport};
+use crate::worker::Worker;
 
 /// Which lane carries messages to a peer, and why not the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,17 +22,7 @@ pub struct LaneReport {
     /// `Ok(true)`: chosen. `Ok(false)`: it could, another is preferred. `Err`: why it cannot.
     pub verdict: Result<bool, String>,
     /// What the provider had to choose from, in words; empty where there is nothing to choose.
-    pub ways: Vec<String>,
-}
-
-/// What a worker was asked to report at its end.
-#[derive(Default)]
-pub(crate) struct AtEnd(pub(crate) Option<EndReport>);
-
-impl std::fmt::Debug for AtEnd {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("AtEnd").field(&self.0.is_some()).finish()
-    }
+    pub choices: Vec<String>,
 }
 
 /// What is known of a lane's costs, and what follows.
@@ -39,6 +34,8 @@ pub struct LaneChoices {
     pub costs: TransportCosts,
     /// For each operation the protocols by size.
     pub tables: Vec<(Op, Table)>,
+    /// How long messages begin that are measured there; empty where none are.
+    pub first_guesses: Vec<FirstGuess>,
 }
 
 /// How often a protocol was used.
@@ -83,9 +80,6 @@ impl Counters {
     }
 }
 
-/// What is called when a worker ends.
-pub type EndReport = Box<dyn FnOnce(&Counters) + Send>;
-
 impl Worker {
     /// Has `report` called with the worker's counters at its end, in place of the one before.
     pub fn at_end(&self, report: EndReport) {
@@ -103,29 +97,41 @@ impl Worker {
         let reports = inner.lanes.iter().map(|lane| {
             let provider = lane.iface.attr().provider;
             let verdict = lane.reaches(&parsed).map(|_| !std::mem::replace(&mut chosen, true));
-            let ways = lane.theirs(&parsed).map(|address| lane.iface.explain(address));
-            LaneReport { provider, verdict, ways: ways.unwrap_or_default() }
+            let choices = lane.theirs(&parsed).map(|address| lane.iface.explain(address));
+            LaneReport { provider, verdict, choices: choices.unwrap_or_default() }
         });
         Ok(reports.collect())
     }
 
     /// Says whether the ranks of this machine share processors; if nobody does, they do not. Where they do,
-    /// no message goes in pieces to a receiver that can read it at once: pieces beyond what its memory has room
+    /// no message goes in pieces to a receiver that can read it at once: pieces beyond what its memory has space
     /// for would want its processor again and again.
     pub fn share_processors(&self, oversubscribed: bool) {
         let Inner { lanes, engine, .. } = &mut *self.inner.borrow_mut();
         let protocols = &engine.protocols.all;
         lanes.iter_mut().for_each(|lane| lane.choose(protocols, oversubscribed));
+        measured::prepare(&mut engine.meter, lanes, &engine.protocols);
+    }
+
+    /// What was measured of long messages that came from a peer, where processors copy them; see `BOWLINE_SELECT`.
+    ///
+    /// # Errors
+    /// When there is no such endpoint.
+    pub fn estimates(&self, ep: Ep) -> Result<Vec<MeansEstimate>, OpError> {
+        let inner = self.inner.borrow();
+        let index = inner.engine.index_of(ep)?;
+        Ok(inner.engine.estimates(index))
     }
 
     /// The lanes' costs, and the protocols by size that are the cheapest for them.
     pub fn choices(&self) -> Vec<LaneChoices> {
         let inner = self.inner.borrow();
-        let of = |lane: &crate::lanes::Lane| LaneChoices {
+        let of = |(at, lane): (usize, &crate::lanes::Lane)| LaneChoices {
             provider: lane.iface.attr().provider,
             costs: lane.choices.costs,
             tables: Op::ALL.iter().map(|&op| (op, lane.choices.of(op).clone())).collect(),
+            first_guesses: inner.engine.first_guesses(at as u32, &lane.choices),
         };
-        inner.lanes.iter().map(of).collect()
+        inner.lanes.iter().enumerate().map(of).collect()
     }
 }

@@ -7,12 +7,12 @@ use bowline_base::slab::Key;
 use bowline_uct::{EpId, PostError, Posted};
 
 use crate::action::Action;
+use crate::engine::Inner;
 use crate::error::OpError;
 use crate::one_sided::{Progress, op_error};
 use crate::peer::{Ep, PeerIndex};
-use crate::request::{self, Body, OneSided, RequestId, token};
-use crate::tagged::Sent;
-use crate::worker::{Inner, Worker};
+use crate::request::{self, Body, OneSided, RequestId, Sent, token};
+use crate::worker::Worker;
 
 /// How far apart a fence keeps what was put before it from what is put after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl Inner {
         }
     }
 
-    /// Posts the parts of a flush; what finds no room is queued.
+    /// Posts the parts of a flush; what finds no space is queued.
     pub(crate) fn post_flush(&mut self, key: Key) {
         while let Some(one) = self.engine.one_sided_mut(key)
             && let Some(&(lane, ep)) = one.flush.last()

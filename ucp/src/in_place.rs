@@ -17,42 +17,9 @@ use bowline_base::view::View;
 use bowline_uct::Arrival;
 
 use crate::engine::Engine;
-use crate::peer::Ep;
 use crate::peer::PeerIndex;
+use crate::state::in_place::{AmInPlace, AmInPlaceHandler};
 use crate::worker::Worker;
-
-/// An active message where its transport has it. Its bytes are whatever the sender wrote, and may change
-/// until the handler returns: copy out what is to be checked, once.
-#[derive(Clone, Copy, Debug)]
-pub struct AmInPlace<'a> {
-    /// The sender.
-    pub from: Ep,
-    /// The header.
-    pub header: View<'a>,
-    /// The data.
-    pub data: View<'a>,
-}
-
-/// What is called with active messages of an id while they arrive.
-pub type AmInPlaceHandler = Box<dyn FnMut(AmInPlace<'_>) + Send>;
-
-/// Such handlers by id; the table is as long as the largest id that ever had one.
-#[derive(Default)]
-pub(crate) struct InPlace(Vec<Option<AmInPlaceHandler>>);
-
-impl InPlace {
-    fn put(&mut self, id: u16, handler: AmInPlaceHandler) {
-        let index = usize::from(id);
-        if index >= self.0.len() {
-            self.0.resize_with(index + 1, || None);
-        }
-        self.0[index] = Some(handler);
-    }
-
-    pub(crate) fn remove(&mut self, id: u16) -> Option<AmInPlaceHandler> {
-        self.0.get_mut(usize::from(id)).and_then(Option::take)
-    }
-}
 
 impl Worker {
     /// Has `handler` called with active messages of `id` while they arrive, in place of the one before:
@@ -77,8 +44,8 @@ impl Worker {
 
 impl Engine {
     /// Gives an active message to its handler in place. `false`: it has none, or others come first;
-    /// or the message cannot be, which the ordinary way finds out.
-    #[inline(never)]
+    /// or the message cannot be, which [`am`](Self::am) finds out.
+    #[inline(always)]
     pub(crate) fn am_in_place(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
         let [id, lead, _] = arrival.header;
         let Some(Some(handler)) = self.in_place.0.get_mut(id as usize) else { return false };

@@ -1,4 +1,4 @@
-//! Keep-alive: asking after peers of which the transport would not tell that they died.
+//! Keep-alive: asking after peers whose death the transport would not report.
 //!
 //! ```text
 //!   round    every interval; at most a batch of peers in one step, the next step goes on with them
@@ -13,91 +13,14 @@
 //! ([`Waiter::clock`](crate::Waiter::clock)); without one there are no rounds. (4) Without a peer to
 //! ask after, nothing of this is paid for.
 
-use std::time::Duration;
-
 use bowline_uct::{Caps, PeerFailure, PostError};
 
 use crate::address::PROBED;
+use crate::engine::Inner;
 use crate::peer::{PeerIndex, PeerState};
-use crate::wait::Clock;
+use crate::settings::Keepalive;
+use crate::state::keepalive::Watched;
 use crate::wire;
-use crate::worker::Inner;
-
-bowline_base::choice! {
-    /// Which peers are asked after.
-    pub enum Keepalive {
-        /// Those whose transport does not notice the death of a peer by itself.
-        Auto = "auto",
-        /// All that messages were exchanged with.
-        All = "all",
-        /// None.
-        Off = "off",
-    }
-}
-
-/// The settings of keep-alive.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeepaliveOptions {
-    pub(crate) which: Keepalive,
-    pub(crate) interval: Duration,
-    /// Peers in one step.
-    pub(crate) batch: u32,
-}
-
-impl KeepaliveOptions {
-    pub(crate) fn is_on(&self) -> bool {
-        self.which != Keepalive::Off && !self.interval.is_zero()
-    }
-}
-
-/// A peer that is asked after.
-#[derive(Debug)]
-struct Watched {
-    peer: PeerIndex,
-    /// Its sequence number at the last round.
-    heard: u32,
-}
-
-/// The rounds of a worker.
-#[derive(Default)]
-pub(crate) struct Rounds {
-    clock: Option<Clock>,
-    watched: Vec<Watched>,
-    /// When the next round begins; none before the first peer.
-    due: Option<Duration>,
-    /// Where the round under way goes on.
-    at: usize,
-}
-
-impl std::fmt::Debug for Rounds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rounds").field("watched", &self.watched.len()).finish_non_exhaustive()
-    }
-}
-
-impl Rounds {
-    pub(crate) fn new(clock: Option<Clock>) -> Self {
-        Self { clock, ..Self::default() }
-    }
-
-    /// Nobody asks any more after those of whom `gone` says so.
-    pub(crate) fn forget(&mut self, gone: impl Fn(PeerIndex) -> bool) {
-        let (mut place, mut asked) = (0, 0);
-        self.watched.retain(|watched| {
-            let stays = !gone(watched.peer);
-            asked += usize::from(stays && place < self.at);
-            place += 1;
-            stays
-        });
-        self.at = asked;
-    }
-
-    /// The time until something is to be done; `None` where that is never.
-    pub(crate) fn remaining(&self) -> Option<Duration> {
-        let (due, clock) = (self.due?, self.clock.as_ref()?);
-        Some(due.saturating_sub(clock()))
-    }
-}
 
 impl Inner {
     /// A peer's endpoint is made: from now on it is asked after, if it has to be.
@@ -163,7 +86,7 @@ impl Inner {
                 Err(_) => self.engine.peer_failed(index, PeerFailure::Died),
             }
         } else if peer.address.features & PROBED != 0 && peer.pending.is_empty() {
-            // Where something waits for room, the transport has enough to try already.
+            // Where something waits for space, the transport has enough to try already.
             self.control(index, wire::PROBE, [0, 0], &[]);
         }
     }

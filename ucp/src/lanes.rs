@@ -1,23 +1,14 @@
-//! The lanes of a worker: which are looked at and how often, which one leads to a peer, and how
-//! the worker sleeps on all of them.
+//! The lanes of a worker: what is known of each, and how often it is looked at.
 //!
 //! A look at shared memory is some loads; one at a network is a system call. Where a worker has
 //! both, the network is left out of most looks once it has been silent for a while, so that
 //! messages by memory do not wait for it.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use bowline_base::doorbell::WakeSet;
 use bowline_model::transport::TransportCosts;
-use bowline_uct::{Caps, EpId, Iface, OpenError};
+use bowline_uct::{Caps, Iface};
 
 use crate::address::WorkerAddress;
-use crate::engine::LaneSink;
-use crate::error::ConnectError;
-use crate::proto::coop::Cursors;
-use crate::proto::{ALL, Choices, Conditions, Protocol, Range, eager};
-use crate::worker::Inner;
+use crate::protocol::{Choices, Conditions, Protocol, Range, eager};
 
 /// Most events that one lane reports in one progress call.
 pub(crate) const BUDGET: u32 = 64;
@@ -26,9 +17,6 @@ pub(crate) const BUDGET: u32 = 64;
 /// each round. Other lanes must not wait for it, and it does not notice: a look of theirs is a
 /// small part of one of its own.
 const QUIET: u32 = 64;
-
-/// Longest sleep of a worker on a network while somebody else may know of deaths.
-pub(crate) const NEWS: Duration = Duration::from_millis(100);
 
 /// Most looks that are left out in a row.
 const MAX_REST: u32 = 32;
@@ -41,13 +29,11 @@ pub(crate) struct Lane {
     pub(crate) polled: bool,
     /// Whether it reaches other hosts: their messages ring no doorbell in memory, and a look costs a
     /// system call.
-    inter_node: bool,
+    pub(crate) inter_node: bool,
     /// Which protocols messages take.
     pub(crate) choices: Choices,
     /// Longest message that goes in one call of the transport whatever its kind; none with -1.
     pub(crate) at_once: i32,
-    /// Cursors of messages that both sides copy; made for the first one.
-    pub(crate) cursors: Option<Cursors>,
     pub(crate) rest: Rest,
 }
 
@@ -63,7 +49,7 @@ pub(crate) struct Rest {
 impl Rest {
     /// Whether this look is left out.
     #[inline]
-    fn rests(&mut self) -> bool {
+    pub(crate) fn rests(&mut self) -> bool {
         if self.left == 0 {
             return false;
         }
@@ -73,9 +59,9 @@ impl Rest {
 
     /// Takes note of what a look found.
     #[inline]
-    fn looked(&mut self, events: u32) {
+    pub(crate) fn looked(&mut self, events: u32) {
         if events > 0 {
-            return self.awaken();
+            return self.wake();
         }
         self.quiet = self.quiet.saturating_add(1);
         self.left = (self.quiet / QUIET).min(MAX_REST);
@@ -83,7 +69,7 @@ impl Rest {
 
     /// The next look is taken.
     #[inline]
-    pub(crate) fn awaken(&mut self) {
+    pub(crate) fn wake(&mut self) {
         (self.quiet, self.left) = (0, 0);
     }
 }
@@ -93,12 +79,13 @@ impl Lane {
         iface: Box<dyn Iface>,
         costs: TransportCosts,
         conditions: Conditions,
+        protocols: &[&'static Protocol],
     ) -> Self {
-        let choices = Choices::new(ALL, iface.attr(), costs, conditions);
+        let choices = Choices::new(protocols, iface.attr(), costs, conditions);
         let caps = iface.attr().caps;
         let loopback = caps.contains(Caps::LOOPBACK);
         let inter_node = caps.contains(Caps::INTER_NODE);
-        let (polled, cursors) = (!loopback, None);
+        let polled = !loopback;
         let tables = [&choices.tag_send, &choices.am_send, &choices.stream_send];
         let ends = tables.map(|table| match table.ranges().first() {
             Some(Range { protocol, to, .. }) if **protocol == eager::SHORT => {
@@ -108,7 +95,7 @@ impl Lane {
         });
         let at_once = ends.into_iter().min().unwrap_or(-1);
         let rest = Rest::default();
-        Self { iface, loopback, polled, choices, at_once, cursors, inter_node, rest }
+        Self { iface, loopback, polled, choices, at_once, inter_node, rest }
     }
 
     /// Chooses among protocols anew, for ranks that share processors or do not.
@@ -130,138 +117,5 @@ impl Lane {
         let name = self.iface.attr().provider;
         let lane = peer.lanes.iter().find(|lane| lane.provider == name)?;
         Some(&lane.address)
-    }
-}
-
-impl Inner {
-    /// Makes an endpoint on the first lane that reaches the peer.
-    pub(crate) fn route(&mut self, peer: &WorkerAddress) -> Result<(usize, EpId), ConnectError> {
-        let mut reasons = Vec::new();
-        for index in 0..self.lanes.len() {
-            let lane = &mut self.lanes[index];
-            let name = lane.iface.attr().provider;
-            let made = match lane.reaches(peer).map(|address| lane.iface.connect(address)) {
-                Ok(Ok(ep)) => Ok(ep),
-                Ok(Err(OpenError::PeerFailed(how))) => {
-                    return Err(ConnectError::PeerFailed { rank: peer.rank, how });
-                }
-                Ok(Err(error)) => Err(error.to_string()),
-                Err(reason) => Err(reason),
-            };
-            match made {
-                Ok(ep) => {
-                    self.poll_lane(index);
-                    return Ok((index, ep));
-                }
-                Err(reason) => reasons.push(format!("{name}: {reason}")),
-            }
-        }
-        Err(ConnectError::NoLane { rank: peer.rank, reasons })
-    }
-
-    pub(crate) fn disarm(&mut self) {
-        for lane in self.lanes.iter_mut().filter(|lane| lane.polled && !lane.loopback) {
-            lane.iface.disarm();
-            lane.rest.awaken();
-        }
-        if let Some(signal) = self.wakeup.signal() {
-            signal.disarm();
-        }
-        self.disarm_introducer();
-    }
-
-    /// Whether a lane is looked at whose peers do not ring the memory's doorbell.
-    pub(crate) fn has_dear_lane(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.polled && lane.inter_node)
-    }
-
-    /// Adds what tells of a signal to what is slept on.
-    fn add_signal(&self, all: &mut WakeSet) {
-        let Some(signal) = self.wakeup.signal() else { return };
-        let event = signal.event_fd();
-        if let Err(error) = event.and_then(|event| all.add(event)) {
-            tracing::warn!(%error, "no event descriptor for signals; sleeps are short");
-            all.clear();
-        }
-    }
-
-    /// What to sleep on beside the doorbell: nothing, where one lane is polled, whose peers ring it;
-    /// else the event descriptor of each.
-    pub(crate) fn descriptors(&mut self) -> Arc<WakeSet> {
-        if let Some(known) = &self.descriptors {
-            return Arc::clone(known);
-        }
-        let polled = |lane: &&mut Lane| lane.polled && !lane.loopback;
-        let rings = |lane: &mut Lane| {
-            let by_thread = lane.iface.attr().caps.contains(Caps::RUNG_BY_THREAD);
-            !by_thread && lane.iface.doorbell().is_some()
-        };
-        let count = self.lanes.iter_mut().filter(polled).count();
-        let alone = !self.wakeup.wants_descriptors()
-            && !self.has_introducer()
-            && count <= 1
-            && self.lanes.iter_mut().filter(polled).all(rings);
-        let mut all = WakeSet::default();
-        for lane in self.lanes.iter_mut().filter(polled) {
-            if alone || !lane.iface.attr().caps.contains(Caps::EVENT_FD) {
-                continue;
-            }
-            let event = lane.iface.event_fd().map_err(|error| error.to_string());
-            match event.and_then(|event| all.add(event).map_err(|error| error.to_string())) {
-                Ok(()) => {}
-                // Without it the worker would sleep through arrivals: it looks now and then.
-                Err(error) => {
-                    let provider = lane.iface.attr().provider;
-                    tracing::warn!(provider, error, "no event descriptor; sleeps are short");
-                    all.clear();
-                    break;
-                }
-            }
-        }
-        if !alone {
-            self.add_signal(&mut all);
-            if !self.add_introducer(&mut all) {
-                all.clear();
-            }
-        }
-        let all = Arc::new(all);
-        self.descriptors = Some(Arc::clone(&all));
-        all
-    }
-
-    /// Has `lane` looked at by every progress.
-    pub(crate) fn poll_lane(&mut self, lane: usize) {
-        if !std::mem::replace(&mut self.lanes[lane].polled, true) {
-            self.descriptors = None;
-        }
-        self.only = None;
-        if self.lanes.iter().filter(|lane| lane.polled).count() == 1 {
-            self.only = self.lanes.iter().position(|lane| lane.polled);
-        }
-    }
-
-    #[inline]
-    pub(crate) fn poll(&mut self) -> u32 {
-        if let Some(lane) = self.only {
-            let mut sink = LaneSink { engine: &mut self.engine, lane };
-            return self.lanes[lane].iface.progress(&mut sink, BUDGET);
-        }
-        self.poll_all()
-    }
-
-    fn poll_all(&mut self) -> u32 {
-        let mut events = 0;
-        for (index, lane) in self.lanes.iter_mut().enumerate() {
-            if !lane.polled || lane.inter_node && lane.rest.rests() {
-                continue;
-            }
-            let mut sink = LaneSink { engine: &mut self.engine, lane: index };
-            let found = lane.iface.progress(&mut sink, BUDGET);
-            events += found;
-            if lane.inter_node {
-                lane.rest.looked(found);
-            }
-        }
-        events
     }
 }

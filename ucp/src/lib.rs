@@ -13,9 +13,9 @@
 //! [`FailureSource`].
 //!
 //! # Protocols
-//! [`proto`] has the registry: what there is, what each needs of a lane, what it costs there, and its life.
+//! [`proto`] has the registry: what there is, what each needs of a lane, and what it costs there.
 //! Which one a message takes is the lower envelope of these costs ([`cost`]); [`Worker::choices`]
-//! tells.
+//! shows it.
 //!
 //! # Thread safety
 //! A [`Worker`] is `Send` and not `Sync`: it belongs to one thread at a time. A [`SharedWorker`] is for
@@ -23,7 +23,7 @@
 //!
 //! # Resource cleanup
 //! Dropping a worker drops its lanes, which peers see as a closed peer. Requests still under way
-//! are dropped with their buffer handles; whoever built a borrowed handle must have waited.
+//! are dropped with their buffer handles; the code that built a borrowed handle must have waited.
 #![deny(unsafe_code)]
 
 mod action;
@@ -36,6 +36,7 @@ mod buffer_pool;
 mod cancel;
 mod close;
 mod completion;
+mod dial;
 mod emulate;
 mod endpoint;
 mod engine;
@@ -48,19 +49,26 @@ mod keepalive;
 mod lanes;
 mod loan;
 pub mod matching;
+mod measured;
+mod offers;
 mod one_sided;
 mod pack;
 mod peer;
+mod post;
 pub mod proto;
+mod protocol;
 mod query;
 mod reject;
 mod request;
 mod reuse;
 mod rma;
+mod select;
 mod send;
 mod settings;
 mod shared;
 mod space;
+mod state;
+mod status;
 mod stream;
 mod tagged;
 mod unasked;
@@ -72,40 +80,43 @@ mod wire;
 mod worker;
 
 pub use address::{AddressError, LaneAddress, WorkerAddress};
-pub use am::{AmHandler, AmKept, AmMessage};
-pub use async_progress::{AsyncProgress, DriverKind, ProgressDriver, RemoteWorker, WatchedReceive};
-pub use background::BackgroundWork;
+pub use async_progress::{AsyncProgress, DriverKind};
 pub use book::{AddressBook, AddressTable};
 /// What transports cost, for [`Worker::with_costs`].
 pub use bowline_model::transport as cost;
 pub use bowline_uct::PeerFailure;
-pub use close::CloseMode;
-pub use completion::{Completion, CompletionHandler, Handle};
-pub use endpoint::{EpInfo, EpOptions, EpState, ErrorHandler, ErrorMode};
-pub use engine::Counters;
-pub use error::{ConnectError, OpError, ReceiveError, SpaceError, WorkerError};
-pub use explain::{EndReport, LaneChoices, LaneReport, Used};
+pub use completion::Handle;
+pub use endpoint::{EpInfo, EpOptions, EpState, ErrorMode};
+pub use engine::{BackgroundWork, RemoteWorker};
+pub use error::{ConnectError, OpError, SpaceError, WorkerError};
+pub use explain::{LaneChoices, LaneReport, Used};
 pub use flush::Fence;
-pub use in_place::{AmInPlace, AmInPlaceHandler};
 pub use introduce::{
-    Answer, ConnectionRequest, DialError, DialId, IncomingId, Introducer, Introduction, ListenerId,
-    News,
+    Answer, ConnectionRequest, DialError, DialId, IncomingId, Introducer, IntroducerEvent,
+    Introduction, ListenerId,
 };
-pub use keepalive::Keepalive;
 pub use matching::{EngineKind, Envelope, MatchSpec};
-pub use peer::Ep;
-pub use query::{Operation, RequestInfo};
-pub use request::{RequestId, Status, WaitsFor};
+pub use peer::{CloseMode, Ep};
+pub use query::{OperationKind, RequestInfo};
+pub use request::{RequestId, Sent, StreamWant};
 pub use reuse::PeerCount;
 pub use rma::{Memory, RemoteKey, RmaError};
+pub use select::{FirstGuess, MeansEstimate, MeansReason, MessageKind};
 pub use settings::{
-    KEEPALIVE, KEEPALIVE_INTERVAL, RNDV_THRESHOLD, RndvScheme, SETTINGS, ZCOPY_THRESHOLD,
+    KEEPALIVE, KEEPALIVE_INTERVAL, Keepalive, RNDV_THRESHOLD, RndvScheme, SELECT, SETTINGS, Select,
+    ZCOPY_THRESHOLD,
 };
 pub use shared::SharedWorker;
 pub use space::{Members, SpaceOptions};
-pub use stream::{StreamReceived, StreamWant};
-pub use tagged::{Message, MessageInfo, SendMode, Sent};
-pub use wait::{Clock, FailureSource, Idle, Stages, Waiter};
-pub use waits::Waits;
+pub use state::counters::{Counters, EndReport};
+pub use state::in_place::{AmInPlace, AmInPlaceHandler};
+pub use state::inbox::Completion;
+pub use status::{MessageInfo, ReceiveError, Status, WaitsFor};
+pub use stream::StreamReceived;
+pub use tagged::{Message, SendMode};
+pub use wait::{Clock, FailureSource, Idle, Stages, Waiter, Waits};
 pub use wakeup::{Arm, WakeError};
-pub use worker::{Worker, WorkerParts};
+pub use worker::{
+    AmHandler, AmKept, AmMessage, CompletionHandler, ErrorHandler, ProgressDriver, WatchedReceive,
+    Worker, WorkerParts,
+};

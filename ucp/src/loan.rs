@@ -1,9 +1,9 @@
 //! Slices of users' buffers for the operations of transports: the only `unsafe` of this crate.
 //!
 //! A transport reads or writes a [`LocalSlice`] until it has reported the completion of the operation
-//! that it was posted with, so whoever makes one promises to keep the buffer until then
+//! that it was posted with, so the code that makes one promises to keep the buffer until then
 //! ([`LocalSlice::of_send`]). The engine keeps that promise by where its buffers are, which no type
-//! says. So this is the place to look at when a path of the engine changes; whoever adds a call adds it
+//! says. So this is the place to look at when a path of the engine changes; a new call is added
 //! here.
 //!
 //! Every buffer belongs to something that outlives what is posted from it:
@@ -13,10 +13,10 @@
 //! | a send ([`crate::send`]) | `am_zcopy` | its phase is `Lent`: only the transport's report ends it, also when it is cancelled or its peer fails |
 //! | a send ([`crate::send`]) | `mem_expose` | `finish` releases the memory before the request gives the buffer up |
 //! | a send ([`crate::proto::put`]) | `put_zcopy` | `Put::in_flight` is zero: rule 3 there |
-//! | a receive ([`crate::proto::get`], [`crate::async_progress`]) | `get_zcopy` | `Read::in_flight` is zero: a failure of the peer leaves it alone before |
+//! | a receive ([`crate::proto::get`]) | `get_zcopy` | `Fetch::in_flight` is zero: a failure of the peer leaves it alone before |
 //! | a receive ([`crate::proto::put`]) | `mem_lend` | the buffer is shut, which releases the memory first |
 //! | a receive of a shared message ([`crate::proto::coop`]) | `mem_lend` | `end_fetch` or `finish` releases the memory before the request gives the buffer up |
-//! | either side of a shared message ([`crate::proto::coop`]) | `get_zcopy`, `put_zcopy` without a token | the call: they end in it on the lanes that share messages ([`Caps::CARRIES`](bowline_uct::Caps::CARRIES)) |
+//! | either side of a shared message ([`crate::proto::coop`]) | `get_zcopy`, `put_zcopy` without a token | the call: they end in it on lanes without [`Caps::CARRIES`](bowline_uct::Caps::CARRIES), which alone share messages |
 //! | a put or get ([`crate::one_sided`]) | `put_zcopy`, `get_zcopy` | `in_flight` is zero: rule 3 there |
 //!
 //! And when a worker is dropped, all its lanes are dropped before any request, since `Inner` declares
@@ -32,7 +32,6 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_uct::LocalSlice;
 
-/// As [`LocalSlice::of_send`].
 #[inline]
 pub(crate) fn of_send(buffer: &SendBuf, offset: usize, len: usize) -> Option<LocalSlice> {
     // SAFETY: the module's table says for each caller how long the buffer stays. Sends are only given to
@@ -40,7 +39,6 @@ pub(crate) fn of_send(buffer: &SendBuf, offset: usize, len: usize) -> Option<Loc
     unsafe { LocalSlice::of_send(buffer, offset, len) }
 }
 
-/// As [`LocalSlice::of_recv`].
 #[inline]
 pub(crate) fn of_recv(buffer: &mut RecvBuf, offset: usize, len: usize) -> Option<LocalSlice> {
     // SAFETY: the module's table says for each caller how long the buffer stays, and nobody looks at its
@@ -48,7 +46,6 @@ pub(crate) fn of_recv(buffer: &mut RecvBuf, offset: usize, len: usize) -> Option
     unsafe { LocalSlice::of_recv(buffer, offset, len) }
 }
 
-/// As [`LocalSlice::runs_of_send`].
 #[inline]
 pub(crate) fn runs_of_send(
     buffer: &SendBuf,
@@ -60,7 +57,6 @@ pub(crate) fn runs_of_send(
     unsafe { LocalSlice::runs_of_send(buffer, offset, max, out) }
 }
 
-/// As [`LocalSlice::runs_of_recv`].
 #[inline]
 pub(crate) fn runs_of_recv(
     buffer: &mut RecvBuf,

@@ -35,6 +35,7 @@ pub use grown::{Grown, Grows, Growth};
 pub use index::{ArrayIndex, CubeIndex, HashIndex, Shape, TreeIndex};
 pub use indexed::{ANY_SOURCE, ANY_TAG, Class, Index, Indexed, Leaf};
 pub use list::ListEngine;
+pub use pool::EntryPool;
 
 /// A posted receive as its engine numbers it, for [`MatchEngine::remove_posted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +70,18 @@ pub struct MatchSpec {
     pub tag_mask: u64,
 }
 
-/// A specification as engines compare it: a set bit in a mask counts.
+/// A specification as engines compare it: a set bit in a mask counts. The two words of the tag are apart,
+/// so that they are copied one by one: a load of both behind a store of each would wait until these are
+/// in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Want {
+    /// The tag.
+    pub tag: u64,
     /// Sender's rank.
     pub source: u32,
     /// All ones, or zero for anyone.
     pub source_mask: u32,
-    /// The tag.
-    pub tag: u64,
     /// Bits of the tag that count.
     pub tag_mask: u64,
 }
@@ -112,12 +116,9 @@ pub trait MatchEngine: Send + Debug {
     fn post(&mut self, want: Want, value: u64) -> ItemId;
     /// Takes the first posted receive that fits an arrival.
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64>;
-    /// The same where taking it out changes nothing else, and neither allocates nor frees; `None` also
-    /// where it would.
-    fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64> {
-        let _ = (source, tag);
-        None
-    }
+    /// The same without allocating or freeing anything, for signal handlers. What an engine does beside when
+    /// it has become empty, it does later.
+    fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64>;
     /// Appends a message that no receive fitted.
     fn add_unexpected(&mut self, source: u32, tag: u64, value: u64);
     /// Takes the first waiting message that fits.

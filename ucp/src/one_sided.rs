@@ -1,8 +1,8 @@
 //! One-sided operations that are not complete in their call: those that go in pieces, that a
-//! transport has in flight, or that wait until it has room.
+//! transport has in flight, or that wait until it has space.
 //!
 //! ```text
-//!            ┌── no room ──► Queued ── writable ──┐
+//!            ┌── no space ──► Queued ── writable ──┐
 //!   begin ──►│◄──────────────────────────────────-┘
 //!            └── all pieces posted ──► in flight ── last completion ──► done
 //! ```
@@ -16,42 +16,14 @@ mod at_once;
 
 use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
 use bowline_base::slab::Key;
-use bowline_uct::{
-    AtomicOp, AtomicWidth, EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice,
-};
+use bowline_uct::{EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::loan;
 use crate::pack::RUNS;
-use crate::request::{self, Body, OneSided, RequestId, Status, token};
-use crate::tagged::Sent;
-use crate::worker::Inner;
-
-/// What is to be done, and where.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Task {
-    pub(crate) lane: usize,
-    pub(crate) ep: EpId,
-    /// Where the first byte of the whole operation goes to or comes from.
-    pub(crate) at: RemoteSlice,
-    pub(crate) kind: Kind,
-    /// The key under which the memory's owner does what the transport lacks.
-    pub(crate) served: Option<Key>,
-}
-
-/// The kinds of operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
-    /// Write the request's send buffer.
-    Put,
-    /// Read into its receive buffer.
-    Get,
-    /// Change a word, and learn what it was.
-    Fetch(AtomicOp, AtomicWidth),
-    /// Change a word.
-    Change(AtomicOp, AtomicWidth),
-}
+use crate::request::{self, Body, Kind, OneSided, RequestId, Sent, Task, token};
+use crate::status::Status;
 
 /// How far an operation came.
 #[derive(Debug, PartialEq, Eq)]
@@ -131,7 +103,7 @@ impl Inner {
         Progress::Done(outcome)
     }
 
-    /// Posts what is left of an operation; what finds no room is queued.
+    /// Posts what is left of an operation; what finds no space is queued.
     fn post_pieces(&mut self, key: Key) {
         while let Some(one) = self.engine.one_sided_mut(key)
             && let Some(task) = one.task
@@ -198,7 +170,7 @@ impl Inner {
         }
     }
 
-    /// Goes on with what is queued, each endpoint's in order until it has no more room.
+    /// Goes on with what is queued, each endpoint's in order until it has no more space.
     #[cold]
     pub(crate) fn resume_one_sided(&mut self) {
         let mut full = Vec::new();

@@ -18,8 +18,8 @@ const COARSE: usize = 1024;
 pub(crate) fn gather(parts: &[&[u8]], out: View<'_>) -> usize {
     let mut at = 0;
     for part in parts {
-        let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
-        at += room.copy_in(part);
+        let rest = out.slice(at, out.len() - at).unwrap_or(View::empty());
+        at += rest.copy_in(part);
     }
     at
 }
@@ -32,13 +32,13 @@ pub(crate) fn message(
     max: usize,
     out: View<'_>,
 ) -> usize {
-    let room = out.slice(0, out.len().min(max)).unwrap_or(View::empty());
+    let out = out.slice(0, out.len().min(max)).unwrap_or(View::empty());
     let lead = front.get(skip..).unwrap_or(&[]);
-    let at = room.copy_in(lead);
+    let at = out.copy_in(lead);
     if at < lead.len() {
         return at;
     }
-    let rest = room.slice(at, room.len() - at).unwrap_or(View::empty());
+    let rest = out.slice(at, out.len() - at).unwrap_or(View::empty());
     at + buffer.pack(skip.saturating_sub(front.len()), rest)
 }
 
@@ -74,7 +74,6 @@ pub(crate) fn is_lent(buffer: &SendBuf, most: usize) -> bool {
     }
 }
 
-/// Whether a message can be read into a buffer.
 pub(crate) fn is_read_into(buffer: &RecvBuf) -> bool {
     is_coarse(buffer.shape(), buffer.len())
 }

@@ -21,21 +21,23 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, EpId, PeerFailure, RkeyId};
+use bowline_uct::{AmId, Caps, EpId, PeerFailure, RkeyId};
 
-use crate::address::WorkerAddress;
-use crate::proto::rtr::Offers;
-use crate::wire;
+use crate::address::{PUTS, WorkerAddress};
+use crate::matching::Envelope;
+use crate::offers::Offers;
+use crate::select::{Measure, Selection};
+use crate::wire::{self, TargetBuffer};
 
 /// Index in the worker's table of peers.
 pub(crate) type PeerIndex = u32;
 
 /// A peer that does not exist, for arrivals whose sender has not said hello.
-pub(crate) const NOBODY: PeerIndex = u32::MAX;
+pub(crate) const NO_PEER: PeerIndex = u32::MAX;
 
 /// Marks a source whose peer was rejected: no peer has an index with this bit, so that what arrives
 /// from there reaches nobody.
-pub(crate) const BARRED: PeerIndex = 1 << 31;
+pub(crate) const REJECTED: PeerIndex = 1 << 31;
 
 /// An endpoint: a peer as the user names it. Valid as long as its worker. Once it is over its place may
 /// become another peer's, whom it never names: it is then as one that was closed.
@@ -76,7 +78,7 @@ pub(crate) enum PeerState {
 
 /// Whose the place of a peer in the table is; see [`crate::reuse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tenure {
+pub(crate) enum SlotState {
     /// The peer's, also when it has failed.
     Held,
     /// Still the peer's, whose endpoint is closed on both sides, or was never used and is closed.
@@ -85,7 +87,7 @@ pub(crate) enum Tenure {
     Free,
 }
 
-/// Something that waits for room in the lane.
+/// Something that waits for space in the lane.
 #[derive(Debug)]
 pub(crate) enum Pending {
     /// The rest of a send request.
@@ -96,7 +98,6 @@ pub(crate) enum Pending {
         id: AmId,
         /// Its first two words; the sequence number is put in when it is posted.
         words: [u64; 2],
-        /// Its payload.
         payload: Vec<u8>,
     },
 }
@@ -108,6 +109,9 @@ pub(crate) struct Assembly {
     pub(crate) target: Target,
     pub(crate) received: u64,
     pub(crate) total: u64,
+    /// Bytes of the first piece.
+    pub(crate) first: u64,
+    pub(crate) measure: Measure,
 }
 
 /// Where pieces go.
@@ -121,6 +125,49 @@ pub(crate) enum Target {
     Am(u16, u32, Vec<u8>),
     /// Nobody wants it any more.
     Discard,
+}
+
+/// What becomes of what is under way when an endpoint is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseMode {
+    /// It is waited for.
+    Flush,
+    /// It is cancelled. What the peer may still read or write stays until that is impossible.
+    Force,
+}
+
+/// The close of an endpoint, until the peer has answered.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) mode: CloseMode,
+    /// The transport's part: not begun, under way, done.
+    pub(crate) flush: Flush,
+    /// Who waits for it.
+    pub(crate) requests: Vec<Key>,
+}
+
+impl End {
+    /// Whether what is under way is not to go on.
+    pub(crate) fn is_forced(&self) -> bool {
+        self.mode == CloseMode::Force
+    }
+}
+
+/// Whether what was put to a peer whose endpoint is closed is visible there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    Wanted,
+    Posted(Key),
+    Done,
+}
+
+/// A use of a peer's memory through an endpoint of a transport.
+#[derive(Debug)]
+pub(crate) struct KeyUse {
+    /// Keys that are open.
+    pub(crate) open: u32,
+    /// Whose memory; [`NO_PEER`] once its endpoint was closed.
+    pub(crate) peer: PeerIndex,
 }
 
 /// A peer. In the order of the fields, and with lines of memory of its own: what the short path looks at is
@@ -148,7 +195,7 @@ pub(crate) struct Peer {
     /// Bytes of its eager payload that are kept here; see [`crate::unasked`].
     pub(crate) held: u64,
     pub(crate) next_message: u64,
-    pub(crate) tenure: Tenure,
+    pub(crate) slot: SlotState,
     /// This worker's user has closed it: what was not received of its stream is nobody's.
     pub(crate) closed_here: bool,
     /// The share beyond the first was granted.
@@ -171,8 +218,10 @@ pub(crate) struct Peer {
     pub(crate) assemblies: Vec<Assembly>,
     /// Receives that it has announced, and what was sent to it since the first one.
     pub(crate) offers: Option<Box<Offers>>,
+    /// What long messages have taken.
+    pub(crate) selection: Option<Box<Selection>>,
     /// Its endpoint is being closed here.
-    pub(crate) end: Option<Box<crate::close::End>>,
+    pub(crate) end: Option<Box<End>>,
     pub(crate) address: WorkerAddress,
 }
 
@@ -190,7 +239,7 @@ impl Peer {
             remotes: 0,
             notice: false,
             state: PeerState::Known,
-            tenure: Tenure::Held,
+            slot: SlotState::Held,
             closed_here: false,
             share_grown: false,
             streams: false,
@@ -203,10 +252,11 @@ impl Peer {
             reach_refused: false,
             put_refused: false,
             offers: None,
+            selection: None,
             reach_proven: false,
             end: None,
             address,
-            name: Ep::new(NOBODY, 1),
+            name: Ep::new(NO_PEER, 1),
         }
     }
 
@@ -246,6 +296,11 @@ impl Peer {
         self.recompute_short_limit();
     }
 
+    /// Whether a control message can be sent without allocating: one that its lane refuses is queued.
+    pub(crate) fn can_queue_control(&self) -> bool {
+        self.pending.is_empty() && self.pending.capacity() > 0
+    }
+
     /// Queues a control message.
     pub(crate) fn push_control(&mut self, id: AmId, words: [u64; 2], payload: Vec<u8>) {
         self.queue(Pending::Control { id, words, payload });
@@ -267,13 +322,66 @@ impl Peer {
     }
 }
 
+/// Whether a peer that has failed in this way is known to write nothing any more.
+pub(crate) const fn writes_no_more(how: PeerFailure) -> bool {
+    matches!(how, PeerFailure::Died | PeerFailure::Closed)
+}
+
+/// Whether a transport's puts and gets reach all memory of a peer, by a processor's copy in the
+/// call, with the key that names no memory in particular.
+pub(crate) fn reaches_all(caps: Caps) -> bool {
+    let needed = Caps::GET_ZCOPY | Caps::PUT_ZCOPY | Caps::RMA_REGISTERED | Caps::RKEY_PTR;
+    caps.contains(needed) && !caps.intersects(Caps::EXPOSE | Caps::LEND | Caps::LOOPBACK)
+}
+
+/// Whether `peer` can write a message into memory of this worker's by a lane with these abilities.
+pub(crate) fn can_land(caps: Caps, peer: &Peer) -> bool {
+    caps.contains(Caps::PUT_ZCOPY)
+        && (caps.contains(Caps::LEND) || reaches_all(caps))
+        && peer.address.features & PUTS != 0
+        && !peer.put_refused
+}
+
+impl Peer {
+    /// Whether it has announced receives that nothing was sent to yet.
+    pub(crate) fn has_offers(&self) -> bool {
+        self.offers.as_ref().is_some_and(|offers| !offers.open.is_empty())
+    }
+
+    /// Messages from number `first` on were posted, the first of them tagged, if `envelope` is there.
+    /// Ends the offer that it fits (rule 3). With the last one the short path opens again.
+    pub(crate) fn note_posted(&mut self, first: u32, envelope: Option<&Envelope>) {
+        let next = self.tx_sequence;
+        let Some(offers) = &mut self.offers else { return };
+        if first == next {
+            return;
+        }
+        offers.posted(first, next, envelope);
+        if let Some(at) = envelope.and_then(|envelope| offers.position(envelope)) {
+            offers.open.remove(at);
+            self.recompute_short_limit();
+        }
+    }
+
+    pub(crate) fn offer_for(
+        &self,
+        envelope: &Envelope,
+        length: u64,
+    ) -> Option<(u64, TargetBuffer)> {
+        let offers = self.offers.as_ref()?;
+        let offer = &offers.open[offers.position(envelope)?];
+        let mut target = offer.target;
+        target.wanted = target.wanted.min(length);
+        (length > 0).then_some((offer.receive, target))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What the short path looks at lies together.
     #[test]
-    fn what_the_short_path_looks_at_lies_together() {
+    fn what_the_short_path_reads_lies_together() {
         use std::mem::offset_of;
 
         let at = [
@@ -289,7 +397,7 @@ mod tests {
     /// Each condition closes the short path by itself, and the last one that goes opens it.
     #[test]
     fn the_short_path_is_open_only_when_nothing_is_in_its_way() {
-        let mut peer = Peer::new(WorkerAddress::NOBODY, 0);
+        let mut peer = Peer::new(WorkerAddress::NONE, 0);
         peer.longest_short = 32;
         peer.recompute_short_limit();
         assert_eq!(peer.short_limit(), -1, "it is not connected");

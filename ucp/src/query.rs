@@ -7,14 +7,15 @@ use std::fmt;
 
 use crate::engine::Engine;
 use crate::peer::PeerIndex;
-use crate::request::{Body, Request, RequestId, SendKind, SendPhase, Status, WaitsFor};
-use crate::wakeup::LOOK;
+use crate::request::{Body, Request, RequestId, SendKind, SendPhase};
+use crate::state::wakeup::LOOK;
+use crate::status::{Status, WaitsFor};
 use crate::worker::Worker;
 
 /// What a request was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Operation {
+pub enum OperationKind {
     /// Sending a tagged message.
     TagSend,
     /// Sending an active message.
@@ -29,11 +30,11 @@ pub enum Operation {
     OneSided,
 }
 
-/// What a query tells of a request.
+/// What a query says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
     /// What it was made for.
-    pub operation: Operation,
+    pub operation: OperationKind,
     /// The peer's rank in its job, where there is one peer so far.
     pub rank: Option<u32>,
     /// Bytes of the buffer; of a message to receive, once it is known, its length.
@@ -49,12 +50,12 @@ pub struct RequestInfo {
 impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let what = match self.operation {
-            Operation::TagSend => "a send",
-            Operation::AmSend => "a send of an active message",
-            Operation::StreamSend => "a send to a stream",
-            Operation::Receive => "a receive",
-            Operation::StreamReceive => "a receive of a stream",
-            Operation::OneSided => "a one-sided operation",
+            OperationKind::TagSend => "a send",
+            OperationKind::AmSend => "a send of an active message",
+            OperationKind::StreamSend => "a send to a stream",
+            OperationKind::Receive => "a receive",
+            OperationKind::StreamReceive => "a receive of a stream",
+            OperationKind::OneSided => "a one-sided operation",
         };
         write!(f, "{what} of {} bytes", self.length)?;
         if let Some(rank) = self.rank {
@@ -68,7 +69,7 @@ impl fmt::Display for RequestInfo {
                 };
             }
             WaitsFor::Arrival => "what it is to receive",
-            WaitsFor::Room => "room or credit",
+            WaitsFor::Resource => "space or credit",
             WaitsFor::Receiver => "its receiver",
             WaitsFor::Data => "the rest of its bytes",
             WaitsFor::Transport => "the transport",
@@ -112,12 +113,12 @@ impl Engine {
         let (operation, rank, length, moved, waits_for) = match &request.body {
             Body::Send(send) => {
                 let operation = match send.kind {
-                    SendKind::Tagged(_) => Operation::TagSend,
-                    SendKind::Am { .. } => Operation::AmSend,
-                    SendKind::Stream => Operation::StreamSend,
+                    SendKind::Tagged(_) => OperationKind::TagSend,
+                    SendKind::Am { .. } => OperationKind::AmSend,
+                    SendKind::Stream => OperationKind::StreamSend,
                 };
                 let (moved, waits) = match &send.phase {
-                    SendPhase::Queued { offset, .. } => (*offset, WaitsFor::Room),
+                    SendPhase::Queued { offset, .. } => (*offset, WaitsFor::Resource),
                     SendPhase::Offered => (0, WaitsFor::Receiver),
                     SendPhase::Lent => (0, WaitsFor::Transport),
                     SendPhase::Moving(sender) => sender.describe(),
@@ -127,17 +128,23 @@ impl Engine {
             Body::Receive(receive) => match &receive.fetch {
                 Some(fetch) => {
                     let (length, done) = (fetch.rts.length, fetch.done);
-                    (Operation::Receive, rank(fetch.peer), length, done, WaitsFor::Data)
+                    (OperationKind::Receive, rank(fetch.peer), length, done, WaitsFor::Data)
                 }
                 None => {
-                    let room = receive.buffer.len() as u64;
-                    (Operation::Receive, None, room, 0, WaitsFor::Arrival)
+                    let capacity = receive.buffer.len() as u64;
+                    (OperationKind::Receive, None, capacity, 0, WaitsFor::Arrival)
                 }
             },
             Body::Stream(receive) => {
-                let (filled, room) = Self::stream_room(receive);
+                let (filled, capacity) = Self::stream_capacity(receive);
                 let rank = rank(receive.peer);
-                (Operation::StreamReceive, rank, room as u64, filled as u64, WaitsFor::Arrival)
+                (
+                    OperationKind::StreamReceive,
+                    rank,
+                    capacity as u64,
+                    filled as u64,
+                    WaitsFor::Arrival,
+                )
             }
             Body::OneSided(one) => {
                 let buffers = (one.send.as_ref(), one.receive.as_ref());
@@ -147,12 +154,12 @@ impl Engine {
                     _ => 0,
                 };
                 let moved = length.saturating_sub(one.rest) as u64;
-                let waits = if one.rest > 0 { WaitsFor::Room } else { WaitsFor::Transport };
-                (Operation::OneSided, one.emulated.and_then(rank), length as u64, moved, waits)
+                let waits = if one.rest > 0 { WaitsFor::Resource } else { WaitsFor::Transport };
+                (OperationKind::OneSided, one.emulated.and_then(rank), length as u64, moved, waits)
             }
             Body::Announced(announced) => {
-                let room = announced.receive.buffer.len() as u64;
-                (Operation::Receive, rank(announced.peer), room, 0, WaitsFor::Arrival)
+                let capacity = announced.receive.buffer.len() as u64;
+                (OperationKind::Receive, rank(announced.peer), capacity, 0, WaitsFor::Arrival)
             }
             Body::Free => return None,
         };

@@ -23,11 +23,10 @@ use bowline_uct::{AmHeader, EpId, PeerFailure};
 
 use crate::action::Action;
 use crate::address::NOTICES;
-use crate::engine::Engine;
-use crate::peer::{BARRED, NOBODY, PeerIndex, PeerState};
+use crate::engine::{Engine, Inner};
+use crate::peer::{NO_PEER, PeerIndex, PeerState, REJECTED};
 use crate::request::{Body, Fetch};
 use crate::wire;
-use crate::worker::Inner;
 
 impl Engine {
     /// Ends the connection to a peer because of what it sent, which `why` says for the log.
@@ -40,21 +39,21 @@ impl Engine {
         let (job, rank) = (peer.address.job, peer.address.rank);
         tracing::warn!(job, rank, why, "ended the connection to a peer: {how}");
         self.peer_failed(index, how);
-        self.bar(index);
+        self.mark_rejected(index);
         self.actions.push(Action::Notice(index));
     }
 
     /// Rule 2.
-    fn bar(&mut self, index: PeerIndex) {
+    fn mark_rejected(&mut self, index: PeerIndex) {
         for table in &mut self.sources {
-            table.iter_mut().filter(|peer| **peer == index).for_each(|peer| *peer |= BARRED);
+            table.iter_mut().filter(|peer| **peer == index).for_each(|peer| *peer |= REJECTED);
         }
     }
 
     /// Whether what comes from a source is dropped.
-    pub(crate) fn is_barred(&self, lane: usize, source: bowline_uct::Source) -> bool {
+    pub(crate) fn is_rejected(&self, lane: usize, source: bowline_uct::Source) -> bool {
         let bound = self.sources[lane].get(source.0 as usize);
-        bound.is_some_and(|&peer| peer != NOBODY && peer & BARRED != 0)
+        bound.is_some_and(|&peer| peer != NO_PEER && peer & REJECTED != 0)
     }
 
     /// A peer has rejected this worker.
@@ -80,7 +79,7 @@ impl Engine {
         let (job, rank) = (peer.address.job, peer.address.rank);
         tracing::warn!(job, rank, reason = header[0], "a peer has ended the connection: {how}");
         self.peer_failed(index, how);
-        self.bar(index);
+        self.mark_rejected(index);
         self.actions.push(Action::LetGo(index));
         Some(())
     }
@@ -90,8 +89,7 @@ impl Engine {
         self.requests.iter().any(|(_, request)| match &request.body {
             _ if request.done => false,
             Body::Receive(receive) => {
-                let reads =
-                    |fetch: &Fetch| fetch.receiver.as_ref().is_some_and(|r| r.in_flight() > 0);
+                let reads = |fetch: &Fetch| fetch.in_flight > 0;
                 receive.fetch.as_ref().is_some_and(|f| f.peer == index && reads(f))
             }
             Body::Send(send) => send.peer == index && send.in_flight(),

@@ -17,74 +17,37 @@
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::{Key, Recycler};
-use bowline_uct::{EpId, MemHandle, RkeyId, Token};
+use bowline_uct::{
+    AtomicOp, AtomicWidth, EpId, MemHandle, PeerFailure, RemoteSlice, RkeyId, Token,
+};
 
-use crate::error::{OpError, ReceiveError};
+use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
-use crate::one_sided::Task;
-use crate::peer::{NOBODY, PeerIndex};
-use crate::proto::rtr::Announced;
-use crate::proto::{Receiver, Sender};
-use crate::stream::StreamReceive;
-use crate::tagged::MessageInfo;
+use crate::peer::{NO_PEER, PeerIndex, writes_no_more};
+use crate::protocol::{Protocol, Receiving, Sending};
+use crate::select::{Marks, Measure, MessageKind};
+use crate::status::{MessageInfo, Status};
 use crate::wire::Rts;
 
 /// Names a request of a worker. Stale names find nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RequestId(pub(crate) Key);
 
-/// How an operation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// For a receive: the sender's rank in the space.
-    pub source: u32,
-    /// For a receive: the message's tag.
-    pub tag: u64,
-    /// Bytes of the message as it was sent.
-    pub length: u64,
-    /// Success, or what went wrong.
-    pub outcome: Result<(), OpError>,
+/// How far a send came in its call.
+#[derive(Debug)]
+#[must_use]
+pub enum Sent {
+    /// Complete: the buffer is free.
+    Done,
+    /// Under way.
+    Pending(RequestId),
 }
 
-impl Status {
-    /// A success without message.
-    pub(crate) const NONE: Self = Self { source: 0, tag: 0, length: 0, outcome: Ok(()) };
+/// The protocol by which a message is received, and how far it came.
+pub(crate) type Receiver = Box<dyn Receiving>;
 
-    /// What a receive has brought.
-    ///
-    /// # Errors
-    /// Its own, with all that is known of the message.
-    #[inline]
-    pub fn message(&self) -> Result<MessageInfo, ReceiveError> {
-        match self.outcome {
-            Ok(()) => Ok(MessageInfo { source: self.source, tag: self.tag, length: self.length }),
-            Err(_) => Err((*self).into()),
-        }
-    }
-
-    /// A failure.
-    pub(crate) const fn failed(error: OpError) -> Self {
-        Self { source: 0, tag: 0, length: 0, outcome: Err(error) }
-    }
-}
-
-/// What a request waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WaitsFor {
-    /// Nothing: it is complete, and its status can be taken.
-    Nothing,
-    /// A message that fits, or bytes of a stream.
-    Arrival,
-    /// Room in the transport, or credit of the peer.
-    Room,
-    /// The peer, which has the message or its envelope, to receive it.
-    Receiver,
-    /// The rest of a message that is being moved.
-    Data,
-    /// The transport, which has the operation.
-    Transport,
-}
+/// The protocol by which an offered message is sent, and how far it came.
+pub(crate) type Sender = Box<dyn Sending>;
 
 /// A rendezvous as its receiver sees it.
 #[derive(Debug)]
@@ -97,8 +60,11 @@ pub(crate) struct Fetch {
     pub(crate) done: u64,
     /// Key of the memory that the message lies in, opened for this fetch alone.
     pub(crate) rkey: Option<RkeyId>,
+    /// Bytes that the transport is reading.
+    pub(crate) in_flight: u64,
     /// The protocol by which it comes, once one has begun.
     pub(crate) receiver: Option<Receiver>,
+    pub(crate) measure: Measure,
 }
 
 impl Fetch {
@@ -108,8 +74,16 @@ impl Fetch {
     }
 
     /// No message.
-    pub(crate) const NONE: Self =
-        Self { peer: NOBODY, rts: Rts::NONE, wanted: 0, done: 0, rkey: None, receiver: None };
+    pub(crate) const NONE: Self = Self {
+        peer: NO_PEER,
+        rts: Rts::NONE,
+        wanted: 0,
+        done: 0,
+        rkey: None,
+        in_flight: 0,
+        receiver: None,
+        measure: Measure::NONE,
+    };
 }
 
 /// What a receive request holds.
@@ -131,7 +105,6 @@ impl Receive {
 
 /// Where a send request stands.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it lies in the box of its send")]
 pub(crate) enum SendPhase {
     /// In the peer's pending queue: nothing or some pieces posted.
     Queued {
@@ -162,6 +135,17 @@ pub(crate) enum SendKind {
     Stream,
 }
 
+impl SendKind {
+    /// The kind of message.
+    pub(crate) const fn message(&self) -> MessageKind {
+        match self {
+            Self::Tagged(_) => MessageKind::Tagged,
+            Self::Am { .. } => MessageKind::Active,
+            Self::Stream => MessageKind::Stream,
+        }
+    }
+}
+
 /// What a send request holds.
 #[derive(Debug)]
 pub(crate) struct Send {
@@ -175,11 +159,13 @@ pub(crate) struct Send {
     pub(crate) rendezvous: bool,
     /// Whether it goes eagerly from where it lies.
     pub(crate) lent: bool,
+    /// What is said of it to its receiver, if that measures it.
+    pub(crate) marks: Option<Marks>,
     /// Whether the user wants it back: the receiver is asked once everything is posted.
     pub(crate) take_back: bool,
     /// What the receiver has answered before the last piece was posted.
     pub(crate) answer: Result<(), OpError>,
-    /// The buffer as peers may read it, where the lane wants to be told of it.
+    /// The buffer as peers may read it, where the lane wants to know of it.
     pub(crate) exposed: Option<MemHandle>,
     pub(crate) phase: SendPhase,
 }
@@ -198,6 +184,31 @@ impl Send {
             SendPhase::Queued { .. } | SendPhase::Offered => false,
         }
     }
+}
+
+/// What is to be done, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task {
+    pub(crate) lane: usize,
+    pub(crate) ep: EpId,
+    /// Where the first byte of the whole operation goes to or comes from.
+    pub(crate) at: RemoteSlice,
+    pub(crate) kind: Kind,
+    /// The key under which the memory's owner does what the transport lacks.
+    pub(crate) served: Option<Key>,
+}
+
+/// The kinds of operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// Write the request's send buffer.
+    Put,
+    /// Read into its receive buffer.
+    Get,
+    /// Change a word, and learn what it was.
+    Fetch(AtomicOp, AtomicWidth),
+    /// Change a word.
+    Change(AtomicOp, AtomicWidth),
 }
 
 /// A put, get, atomic or flush that is not complete; see [`crate::one_sided`].
@@ -236,6 +247,106 @@ impl Default for OneSided {
     }
 }
 
+/// How much a receive of a stream wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamWant {
+    /// Bytes of an element: a receive gets whole ones, and its buffer is a multiple of it.
+    pub unit: usize,
+    /// Whether it waits until its buffer is full.
+    pub all: bool,
+}
+
+impl StreamWant {
+    /// Any number of bytes but none.
+    pub const SOME: Self = Self { unit: 1, all: false };
+    /// As many bytes as there is space.
+    pub const ALL: Self = Self { unit: 1, all: true };
+
+    /// Bytes of the whole units in `n`. A division takes as long as the copy of a short message.
+    pub(crate) const fn whole(self, n: usize) -> usize {
+        if self.unit == 1 { n } else { n - n % self.unit }
+    }
+}
+
+/// A receive that waits for its bytes.
+#[derive(Debug)]
+pub(crate) struct StreamReceive {
+    pub(crate) buffer: RecvBuf,
+    pub(crate) peer: PeerIndex,
+    pub(crate) want: StreamWant,
+    pub(crate) filled: usize,
+}
+
+impl StreamReceive {
+    pub(crate) const fn remaining(&self) -> usize {
+        self.buffer.len() - self.filled
+    }
+
+    /// How many of `available` bytes it takes now.
+    pub(crate) const fn takes(&self, available: usize) -> usize {
+        let n = if available < self.remaining() { available } else { self.remaining() };
+        if self.want.all { n } else { self.want.whole(n) }
+    }
+
+    pub(crate) const fn is_complete(&self) -> bool {
+        self.remaining() == 0 || self.filled > 0 && !self.want.all
+    }
+}
+
+/// A receive's buffer, open to its sender's writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenBuffer {
+    /// The lane over which it is open.
+    pub(crate) lane: u32,
+    /// Its handle there; none where puts reach all memory, lent or not.
+    pub(crate) memory: Option<MemHandle>,
+}
+
+impl OpenBuffer {
+    /// Rule 2 of [`crate::proto::put`]: whether it is shut once its peer has failed in this way and the memory is taken back.
+    pub(crate) const fn is_shut_by(&self, how: PeerFailure) -> bool {
+        self.memory.is_some() || writes_no_more(how)
+    }
+
+    /// The same, when the worker itself ends: whether it stays open. Lent memory is shut by its lane.
+    pub(crate) fn is_open_after(&self, how: Option<PeerFailure>) -> bool {
+        self.memory.is_none() && !how.is_some_and(writes_no_more)
+    }
+
+    /// The memory that is to be taken back, and its lane.
+    pub(crate) fn lent(&self) -> Option<(u32, MemHandle)> {
+        Some((self.lane, self.memory?))
+    }
+}
+
+/// Where an announced receive stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnnouncedStage {
+    /// Posted.
+    Posted,
+    /// Posted, and its user wants it back.
+    Withdrawing,
+    /// It has ended for its user's sake and waits for its peer (rule 4).
+    Ended(Status),
+}
+
+/// What a receive holds that was announced and not met yet.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    pub(crate) receive: Receive,
+    pub(crate) peer: PeerIndex,
+    pub(crate) protocol: &'static Protocol,
+    pub(crate) open_buffer: OpenBuffer,
+    pub(crate) stage: AnnouncedStage,
+}
+
+impl Announced {
+    /// The worker ends: whether the peer may write to the buffer after that.
+    pub(crate) fn is_written_after_end(&self, how: Option<PeerFailure>) -> bool {
+        self.open_buffer.is_open_after(how)
+    }
+}
+
 /// What a request holds, by kind. Only the receive, which every message needs, lies in the
 /// request itself.
 #[derive(Debug, Default)]
@@ -251,7 +362,6 @@ pub(crate) enum Body {
     OneSided(Box<OneSided>),
 }
 
-/// A request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) body: Body,
@@ -272,6 +382,26 @@ impl Request {
             }
             return;
         }
+        self.empty_other();
+    }
+
+    /// Empties a receive that is complete without an error and holds nothing but a buffer of its caller's. What
+    /// it has brought; `None`: it is something else and stays as it is.
+    #[inline(always)]
+    pub(crate) fn take_plain(&mut self) -> Option<MessageInfo> {
+        let Status { source, tag, length, outcome } = self.status;
+        let Body::Receive(Receive { buffer, fetch: None, .. }) = &mut self.body else {
+            return None;
+        };
+        if !self.done || outcome.is_err() || buffer.is_owned() {
+            return None;
+        }
+        *buffer = RecvBuf::empty();
+        Some(MessageInfo { source, tag, length })
+    }
+
+    #[inline(never)]
+    fn empty_other(&mut self) {
         match &mut self.body {
             Body::Stream(receive) => receive.buffer = RecvBuf::empty(),
             other => *other = Body::Free,
@@ -298,7 +428,7 @@ pub(crate) fn begin_receive(
     space: u32,
 ) -> (Key, &mut ItemId) {
     let (key, request) = requests.acquire();
-    request.status = Status::NONE;
+    request.status.clear();
     request.done = false;
     request.detached = false;
     if !matches!(request.body, Body::Receive(_)) {
@@ -309,12 +439,12 @@ pub(crate) fn begin_receive(
         unreachable!("made a receive in the lines above");
     };
     debug_assert!(receive.fetch.is_none(), "a request that is not in use is empty");
-    receive.buffer = buffer;
+    // The buffer before is an empty one, which need not be dropped.
+    std::mem::forget(std::mem::replace(&mut receive.buffer, buffer));
     receive.space = space;
     (key, &mut receive.item)
 }
 
-/// Makes a request for `body`.
 #[inline]
 pub(crate) fn begin(requests: &mut Requests, body: Body) -> Key {
     let (key, request) = requests.acquire();
@@ -337,4 +467,79 @@ pub(crate) fn end(requests: &mut Requests, key: Key) {
 /// The token under which a transport reports the operation of a request.
 pub(crate) const fn token(key: Key) -> Token {
     Token(key.to_wire())
+}
+
+/// A receive of a message that was offered.
+pub(crate) fn receive_of(requests: &mut Requests, key: Key) -> Option<(&mut RecvBuf, &mut Fetch)> {
+    match &mut requests.get_mut(key)?.body {
+        Body::Receive(receive) => {
+            let fetch = receive.fetch.as_deref_mut()?;
+            Some((&mut receive.buffer, fetch))
+        }
+        _ => None,
+    }
+}
+
+/// A send that is not complete.
+pub(crate) fn send_of(requests: &mut Requests, key: Key) -> Option<&mut Send> {
+    match &mut requests.get_mut(key).filter(|request| !request.done)?.body {
+        Body::Send(send) => Some(send),
+        _ => None,
+    }
+}
+
+impl Request {
+    /// Of a message that comes from its sender's memory: the peer, the bytes that are wanted, and what is measured.
+    pub(crate) fn fetched_from(&self) -> Option<(PeerIndex, u64, Measure)> {
+        match &self.body {
+            Body::Receive(Receive { fetch: Some(fetch), .. }) => {
+                Some((fetch.peer, fetch.wanted, fetch.measure))
+            }
+            _ => None,
+        }
+    }
+
+    /// The protocol that moves its message, if one does.
+    pub(crate) fn protocol(&self) -> Option<&'static Protocol> {
+        match &self.body {
+            Body::Receive(Receive { fetch: Some(fetch), .. }) => {
+                Some(fetch.receiver.as_ref()?.protocol())
+            }
+            Body::Send(send) => match &send.phase {
+                SendPhase::Moving(sender) => Some(sender.protocol()),
+                _ => None,
+            },
+            Body::Announced(announced) => Some(announced.protocol),
+            _ => None,
+        }
+    }
+
+    /// How a send ends whose receiver's answer came while this side had still something to do.
+    pub(crate) fn early_answer(&mut self) -> Option<Status> {
+        let Body::Send(send) = &mut self.body else { return None };
+        let SendPhase::Moving(sender) = &mut send.phase else { return None };
+        let (length, outcome) = (send.buffer.len() as u64, (*sender.answer()?)?);
+        Some(Status { length, outcome, ..Status::NONE })
+    }
+}
+
+impl Fetch {
+    /// The state of one protocol, if the message comes by it.
+    pub(crate) fn state<T: Receiving>(&mut self) -> Option<&mut T> {
+        self.receiver.as_mut()?.state()
+    }
+
+    /// Whether the receive ends since this peer has failed in this way.
+    pub(crate) fn ends_with(&self, peer: PeerIndex, how: PeerFailure) -> bool {
+        let ends = || self.receiver.as_ref().is_none_or(|receiver| receiver.ends_with(how));
+        self.peer == peer && self.in_flight == 0 && ends()
+    }
+
+    /// The message cannot be read after all: another protocol is to bring it.
+    pub(crate) fn refuse_reads(&mut self) {
+        self.rts.address = Rts::IN_PIECES;
+        self.receiver = None;
+        self.measure = Measure::NONE;
+        self.done = 0;
+    }
 }

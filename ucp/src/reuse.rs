@@ -34,37 +34,21 @@
 //!    where no code up the stack has an index in its hands; code of the user may be there, which has
 //!    endpoints.
 
-use std::collections::VecDeque;
-
 use bowline_uct::PeerFailure;
 
 use crate::address::WorkerAddress;
-use crate::am::Delivery;
-use crate::engine::Engine;
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
-use crate::peer::{BARRED, Ep, NOBODY, Peer, PeerIndex, PeerState, Tenure};
-use crate::proto::rendezvous::writes_no_more;
+use crate::peer::{Ep, NO_PEER, Peer, PeerIndex, PeerState, REJECTED, SlotState, writes_no_more};
 use crate::request::{Body, OneSided, Receive};
-use crate::worker::{Inner, Worker};
+use crate::state::inbox::Delivery;
+use crate::worker::Worker;
 
 /// Peers that come between two looks through the tables, at least.
 const SOME: usize = 64;
 
 /// Requests and waiting messages for each of them.
 const SHARE: usize = 16;
-
-/// The places that are nobody's.
-#[derive(Debug, Default)]
-pub(crate) struct Places {
-    /// The one that was left first is taken first.
-    free: VecDeque<PeerIndex>,
-    /// Peers that have come since the tables were gone through.
-    came: usize,
-    /// How many will have come when that is done again.
-    due: usize,
-    /// Rule 5.
-    wanted: bool,
-}
 
 /// How many peers a worker has to do with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +63,7 @@ impl Worker {
     /// How many peers there are.
     pub fn peer_count(&self) -> PeerCount {
         let engine = &self.inner.borrow().engine;
-        let free = engine.peers.iter().filter(|peer| peer.tenure == Tenure::Free).count();
+        let free = engine.peers.iter().filter(|peer| peer.slot == SlotState::Free).count();
         PeerCount { known: engine.peers.len() - free, places: engine.peers.len() }
     }
 }
@@ -101,10 +85,10 @@ impl Engine {
         }
     }
 
-    /// The same; [`NOBODY`] for one that is over.
+    /// The same; [`NO_PEER`] for one that is over.
     #[inline]
     pub(crate) fn place_of(&self, ep: Ep) -> PeerIndex {
-        self.index_of(ep).unwrap_or(NOBODY)
+        self.index_of(ep).unwrap_or(NO_PEER)
     }
 
     /// Gives a peer its place.
@@ -119,7 +103,7 @@ impl Engine {
             return index;
         }
         let index = self.peers.len() as PeerIndex;
-        debug_assert!(index & BARRED == 0);
+        debug_assert!(index & REJECTED == 0);
         peer.name = Ep::new(index, 1);
         self.peers.push(peer);
         index
@@ -131,10 +115,10 @@ impl Engine {
         let failed = matches!(peer.state, PeerState::Failed(_));
         // What is still said to it, or awaited for it.
         let quiet = peer.end.is_none() && !peer.notice && peer.pending.is_empty();
-        let left = match peer.tenure {
-            Tenure::Ended => true,
-            Tenure::Held => peer.closed_here || peer.address.job != self.job,
-            Tenure::Free => false,
+        let left = match peer.slot {
+            SlotState::Ended => true,
+            SlotState::Held => peer.closed_here || peer.address.job != self.job,
+            SlotState::Free => false,
         };
         failed && quiet && left
     }
@@ -173,11 +157,11 @@ impl Inner {
             if !named && self.engine.is_over(index) {
                 self.free(index);
             } else {
-                kept += usize::from(self.engine.peers[index as usize].tenure != Tenure::Free);
+                kept += usize::from(self.engine.peers[index as usize].slot != SlotState::Free);
             }
         }
         let peers = &self.engine.peers;
-        self.rounds.forget(|peer| peers[peer as usize].tenure == Tenure::Free);
+        self.rounds.forget(|peer| peers[peer as usize].slot == SlotState::Free);
         let waiting = self.engine.requests.len() + self.engine.unexpected.len();
         let places = &mut self.engine.places;
         (places.came, places.due, places.wanted) = (0, kept.max(waiting / SHARE), false);
@@ -187,11 +171,12 @@ impl Inner {
     /// Rules 2 and 4: the places that the tables of the worker name.
     fn named(&self) -> Named {
         let Self {
-            lanes,
+            lanes: _,
             engine,
             keys_open: _, // leaves the peer's name with its endpoint
             rounds: _,    // forgets it
-            book: _,      // has endpoints
+            background: _,
+            book: _, // has endpoints
             introductions: _,
             own_address: _,
             failures: _,
@@ -214,6 +199,7 @@ impl Inner {
             am_waiting,
             inbox,
             closings,
+            meter: _,     // of lanes
             by_uid: _,    // forgets it
             endpoints: _, // as do these
             // By keys of requests and of unexpected messages.
@@ -236,8 +222,8 @@ impl Inner {
             places: _,
         } = engine;
         let mut named = Named(vec![false; peers.len()]);
-        for &source in sources.iter().flatten().filter(|&&source| source != NOBODY) {
-            named.note(source & !BARRED);
+        for &source in sources.iter().flatten().filter(|&&source| source != NO_PEER) {
+            named.note(source & !REJECTED);
         }
         for (_, request) in requests.iter() {
             match &request.body {
@@ -255,7 +241,8 @@ impl Inner {
         named.all(unexpected.iter().map(|(_, message)| message.peer));
         named.all(actions.iter().filter_map(|action| action.peer()));
         named.all(emulation.peers());
-        named.all(protocols.kept.peers());
+        let gone = |peer: PeerIndex| peers[peer as usize].failure().is_some_and(writes_no_more);
+        protocols.kept.iter().for_each(|(_, kept)| named.all(kept.peers(&gone)));
         for (index, stream) in streams.peers() {
             let wanted = stream.is_left() && !peers[index as usize].closed_here;
             named.all((wanted || stream.is_read()).then_some(index));
@@ -269,10 +256,6 @@ impl Inner {
             }
         }
         named.all(closings.iter().copied());
-        for peer in lanes.iter().filter_map(|lane| lane.cursors.as_ref()).flat_map(|c| c.peers()) {
-            let gone = peers[peer as usize].failure().is_some_and(writes_no_more);
-            named.all((!gone).then_some(peer));
-        }
         named
     }
 
@@ -285,19 +268,17 @@ impl Inner {
         engine.forget_uid(index);
         engine.forget_stream(index);
         engine.emulation.forget(index);
-        for cursors in self.lanes.iter_mut().filter_map(|lane| lane.cursors.as_mut()) {
-            cursors.forget(index);
-        }
+        engine.protocols.kept.forget(index);
         let peer = &mut engine.peers[index as usize];
         if peer.share_grown {
             let options = &engine.options;
             engine.budget += options.share - options.share_first;
         }
         let next = peer.name.generation().wrapping_add(1);
-        *peer = Peer::new(WorkerAddress::NOBODY, 0);
+        *peer = Peer::new(WorkerAddress::NONE, 0);
         peer.name = Ep::new(index, next);
         peer.state = PeerState::Failed(PeerFailure::Closed);
-        peer.tenure = Tenure::Free;
+        peer.slot = SlotState::Free;
         // Once all generations are used up, the place stays empty: an endpoint never names another peer.
         if next != u32::MAX {
             engine.places.free.push_back(index);

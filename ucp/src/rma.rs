@@ -9,18 +9,16 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
     AddrReader, AddrWriter, AtomicOp, AtomicWidth, Caps, EpId, MemError, MemHandle, PostError,
-    RemoteSlice, RkeyId, WHOLE_PROCESS,
+    Posted, RemoteSlice, RkeyId, WHOLE_PROCESS,
 };
 use thiserror::Error;
 
 use crate::address::SERVES;
-use crate::close::KeyUse;
-use crate::emulate::{Opened, Served, What};
 use crate::error::OpError;
-use crate::one_sided::{Kind, Progress, Task, op_error};
-use crate::peer::Ep;
-use crate::request::{OneSided, RequestId};
-use crate::tagged::Sent;
+use crate::one_sided::{Progress, op_error};
+use crate::peer::{Ep, KeyUse};
+use crate::request::{Kind, OneSided, RequestId, Sent, Task};
+use crate::state::emulation::{Opened, Served, What};
 use crate::worker::Worker;
 
 /// Any flavour of putting.
@@ -334,20 +332,15 @@ impl Worker {
     ///
     /// # Errors
     /// As for [`Worker::put`].
-    pub fn get(&self, key: RemoteKey, remote: u64, buffer: RecvBuf) -> Result<Sent, OpError> {
+    #[inline]
+    pub fn get(&self, key: RemoteKey, remote: u64, mut buffer: RecvBuf) -> Result<Sent, OpError> {
         let inner = &mut *self.inner.borrow_mut();
-        if key.lane == NO_LANE {
-            let one = OneSided { receive: Some(buffer), ..OneSided::default() };
-            return inner.emulate(key.rkey.0, remote, What::Get, one).sent();
+        let from = RemoteSlice { address: remote, rkey: key.rkey };
+        let tried = inner.try_read(key.lane, key.ep, from, &mut buffer);
+        if matches!(tried, Some(Ok(Posted::Done))) {
+            return Ok(Sent::Done);
         }
-        let task = key.task(remote, Kind::Get);
-        let buffer = match inner.begin_read(task, buffer) {
-            Ok(Progress::Done(outcome)) => return outcome.map(|_| Sent::Done),
-            Ok(Progress::Pending(id)) => return Ok(Sent::Pending(id)),
-            Err(buffer) => buffer,
-        };
-        let one = OneSided { receive: Some(buffer), ..OneSided::default() };
-        inner.begin_one_sided(task, one).sent()
+        inner.go_on_reading(key, remote, tried, buffer)
     }
 
     /// An atomic operation whose old value is wanted: at once, or as `length` of the request's
@@ -355,6 +348,7 @@ impl Worker {
     ///
     /// # Errors
     /// When the address is misaligned or outside of the key, or the peer has failed.
+    #[inline]
     pub fn atomic_fetch(
         &self,
         key: RemoteKey,
@@ -388,7 +382,8 @@ impl Worker {
         let progress = if key.lane == NO_LANE {
             inner.emulate(key.rkey.0, remote, What::Atomic(op, width), OneSided::default())
         } else {
-            inner.change_at_once(key.task(remote, Kind::Change(op, width)))
+            let at = RemoteSlice { address: remote, rkey: key.rkey };
+            inner.change_at_once(key.lane, key.ep, at, (op, width), key.served)
         };
         match progress {
             Progress::Done(outcome) => outcome.map(drop),
@@ -401,7 +396,23 @@ impl Worker {
     }
 }
 
-impl crate::worker::Inner {
+impl crate::engine::Inner {
+    /// A read that was not complete in the call.
+    #[cold]
+    fn go_on_reading(
+        &mut self,
+        key: RemoteKey,
+        remote: u64,
+        tried: Option<Result<Posted, PostError>>,
+        buffer: RecvBuf,
+    ) -> Result<Sent, OpError> {
+        let one = OneSided { receive: Some(buffer), ..OneSided::default() };
+        if key.lane == NO_LANE {
+            return self.emulate(key.rkey.0, remote, What::Get, one).sent();
+        }
+        self.go_on(key.task(remote, Kind::Get), tried, one).sent()
+    }
+
     /// Memory of a lane, with its name.
     fn on_lane(&mut self, lane: usize, handle: MemHandle) -> Memory {
         let id = self.engine.emulation.served.insert(Served::Lane(lane, handle));

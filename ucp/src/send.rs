@@ -7,7 +7,6 @@
 mod control;
 mod eager;
 mod offer;
-pub(crate) mod post;
 mod queue;
 mod stream;
 
@@ -17,19 +16,19 @@ use bowline_uct::PostError;
 
 use crate::action::Action;
 use crate::address::{AM_RENDEZVOUS, PIECES, STREAMS};
-use crate::am;
+use crate::engine::Inner;
 use crate::error::OpError;
 use crate::lanes::Lane;
 use crate::matching::Envelope;
+use crate::measured;
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, Pending};
-use crate::proto::{eager as eager_proto, rtr};
-use crate::request::{self, Body, RequestId, Send, SendKind, SendPhase};
-use crate::stream::MAX_REMOTE;
-use crate::tagged::Sent;
+use crate::post;
+use crate::protocol::eager as eager_price;
+use crate::request::{self, Body, RequestId, Send, SendKind, SendPhase, Sent};
+use crate::state::stream::MAX_REMOTE;
 use crate::unexpected::INLINE;
 use crate::wire;
-use crate::worker::Inner;
 
 use eager::Eager;
 use offer::offer;
@@ -77,7 +76,7 @@ impl Inner {
         let (able, table) = match &kind {
             SendKind::Tagged(_) => (true, &choices.tag_send),
             SendKind::Am { .. } => {
-                let limit = am::max_header(max_bcopy);
+                let limit = wire::max_am_header(max_bcopy);
                 if front.len() > limit {
                     return Err(OpError::HeaderTooLong { limit: limit as u64 });
                 }
@@ -98,7 +97,15 @@ impl Inner {
             }
         };
         let protocol = table.pick(length as u64);
-        let chosen = protocol.is_some_and(|protocol| protocol.rendezvous);
+        let mut chosen = protocol.is_some_and(|protocol| protocol.rendezvous);
+        let mut marks = None;
+        if length > max_bcopy && able {
+            let (bytes, address) = (buffer.len() as u64, pack::address(&buffer));
+            let meter = &self.engine.meter;
+            let selected = measured::selected_for(peer, meter, kind.message(), bytes, address);
+            chosen = selected.offered.unwrap_or(chosen);
+            marks = selected.marks;
+        }
         // A stream waits for credit: its bytes would be offered in ever smaller parts.
         let is_stream = matches!(kind, SendKind::Stream);
         let rendezvous = able && (chosen || !in_credit && !is_stream);
@@ -111,7 +118,7 @@ impl Inner {
         }
         let whole = length <= max_bcopy && !synchronous && !rendezvous && in_credit;
         let most = lane.attr().limits.am.max_iov;
-        let lent = protocol == Some(&eager_proto::ZCOPY)
+        let lent = protocol == Some(&eager_price::ZCOPY)
             && whole
             && front.is_empty()
             && !is_stream
@@ -150,6 +157,7 @@ impl Inner {
             synchronous,
             rendezvous,
             lent,
+            marks,
             take_back: false,
             answer,
             exposed: None,
@@ -166,7 +174,7 @@ impl Inner {
             Post::Awaiting => {}
             Post::Blocked => {
                 self.engine.counters.send_waited += 1;
-                self.wait_for_room(index, Pending::Send(key));
+                self.wait_until_writable(index, Pending::Send(key));
             }
             Post::Starved => {
                 self.engine.counters.credit_exhausted += 1;
@@ -182,7 +190,7 @@ impl Inner {
         Ok(Sent::Pending(RequestId(key)))
     }
 
-    /// The short path: sends a message that goes in one call of the transport, if nothing is in its way.
+    /// The short path: sends a message that goes in one call of the transport, if nothing waits before it.
     /// Whether it was sent; else nothing has happened.
     #[inline(always)]
     pub(crate) fn send_at_once(&mut self, ep: Ep, kind: SendKind, buffer: &SendBuf) -> bool {
@@ -260,7 +268,10 @@ impl Inner {
         let first = peer.tx_sequence;
         let taken = envelope
             .filter(|_| send.rendezvous && peer.has_offers() && pack::is_written(&send.buffer))
-            .and_then(|envelope| Some((rtr::take(peer, send, &envelope, key)?, envelope)));
+            .and_then(|envelope| {
+                let mut lives = self.engine.protocols.lives.iter();
+                Some((lives.find_map(|life| life.meet(peer, send, &envelope, key))?, envelope))
+            });
         let result = match send.phase {
             SendPhase::Queued { .. } if is_stream && !send.rendezvous => {
                 match stream::pieces(lane, peer, send) {
@@ -289,10 +300,10 @@ impl Inner {
             self.engine.actions.push(Action::AskBack(key));
         }
         peer.note_posted(first, envelope.as_ref());
-        if let Some(((_, put), _)) = taken
+        if let Some(((_, sender), _)) = taken
             && result.is_ok()
         {
-            self.begin_taken(key, put);
+            self.begin_taken(key, sender);
         }
         match result {
             Ok(true) => Post::Complete,

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use bowline_base::config::{Config, Setting};
 
-use crate::keepalive::{Keepalive, KeepaliveOptions};
 use crate::matching::EngineKind;
-use crate::proto::Conditions;
+use crate::protocol::Conditions;
 
 bowline_base::choice! {
     /// How a message travels that its receiver is offered.
@@ -24,6 +23,43 @@ bowline_base::choice! {
     }
 }
 
+bowline_base::choice! {
+    /// By what long messages choose how they travel.
+    pub enum Select {
+        /// By what messages have just taken, where processors copy them.
+        Measured = "measured",
+        /// By costs that are known before.
+        Static = "static",
+    }
+}
+
+bowline_base::choice! {
+    /// Which peers are asked after.
+    pub enum Keepalive {
+        /// Those whose transport does not notice the death of a peer by itself.
+        Auto = "auto",
+        /// All that messages were exchanged with.
+        All = "all",
+        /// None.
+        Off = "off",
+    }
+}
+
+/// The settings of keep-alive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeepaliveOptions {
+    pub(crate) which: Keepalive,
+    pub(crate) interval: Duration,
+    /// Peers in one step.
+    pub(crate) batch: u32,
+}
+
+impl KeepaliveOptions {
+    pub(crate) fn is_on(&self) -> bool {
+        self.which != Keepalive::Off && !self.interval.is_zero()
+    }
+}
+
 bowline_base::settings! {
     /// Settings of the protocol engine.
     pub const SETTINGS = [
@@ -31,7 +67,7 @@ bowline_base::settings! {
         pub EAGER_SHARE_FIRST: usize = Setting::<usize>::bytes("BOWLINE_EAGER_SHARE_FIRST", 64 << 10, 1 << 10, 1 << 30)
             .cost("memory of the receiver, for each peer that floods it")
             .change("raise it when many short bursts of medium messages come from peers never heard before");
-        /// Eager payload that an active peer may have unmatched here, while the budget has room.
+        /// Eager payload that an active peer may have unmatched here, while the budget has space.
         pub EAGER_SHARE: usize = Setting::<usize>::bytes("BOWLINE_EAGER_SHARE", 512 << 10, 1 << 10, 1 << 30)
             .cost("memory of the receiver, for each active peer")
             .change("raise it when bursts of unmatched medium messages fall back to rendezvous");
@@ -59,6 +95,10 @@ bowline_base::settings! {
         pub RNDV_SCHEME: RndvScheme = Setting::<RndvScheme>::choice("BOWLINE_RNDV_SCHEME", "auto")
             .cost("get: the receiver's time; put: the sender's; copy: both; rtr: a message for each long receive, and all sends to a rank that has announced one look for it")
             .change("to compare; rtr for programs that post long receives early and then compute");
+        /// How long messages choose between pieces, reading and sharing the copy on transports on which processors copy: measured, by what messages have just taken; static, by costs that are known before. A threshold or scheme that is set is a choice, too.
+        pub SELECT: Select = Setting::<Select>::choice("BOWLINE_SELECT", "measured")
+            .cost("a fiftieth of the time of long messages, for trials")
+            .change("static, to have all messages of a length travel alike, or to compare");
         /// Which peers are asked after now and then, so that their death is noticed: auto, those whose transport does not notice it by itself, all, or off.
         pub KEEPALIVE: Keepalive = Setting::<Keepalive>::choice("BOWLINE_KEEPALIVE", "auto")
             .cost("a check or an empty message for each silent peer in each interval")
@@ -73,7 +113,7 @@ bowline_base::settings! {
             .change("never, unless measured");
         /// How posted receives and waiting messages are searched.
         pub MATCHING: EngineKind = Setting::<EngineKind>::choice("BOWLINE_MATCHING", "auto")
-            .cost("array: 16 bytes for each rank of each communicator; four_d, hashed: a few instructions for each message even where queues are short; list: time where they are long")
+            .cost("array: 8 bytes for each rank of each communicator with long queues; list: time where they are long")
             .change("to compare matching engines");
     ];
 }
@@ -88,6 +128,7 @@ pub(crate) struct Options {
     pub(crate) matching: EngineKind,
     pub(crate) keepalive: KeepaliveOptions,
     pub(crate) rndv_scheme: RndvScheme,
+    pub(crate) select: Select,
 }
 
 impl Options {
@@ -105,6 +146,7 @@ impl Options {
                 batch: config.get(KEEPALIVE_BATCH),
             },
             rndv_scheme: config.get(RNDV_SCHEME),
+            select: config.get(SELECT),
         }
     }
 }
@@ -118,5 +160,16 @@ pub(crate) fn conditions(config: &Config) -> Conditions {
         zcopy: bytes(config.get(ZCOPY_THRESHOLD)),
         // Until somebody says otherwise.
         oversubscribed: false,
+    }
+}
+
+impl RndvScheme {
+    /// Whether no message is read under it, where senders can write or not (`put`).
+    pub(crate) const fn reads_nothing(self, put: bool) -> bool {
+        match self {
+            Self::Copy => true,
+            Self::Put | Self::Rtr => put,
+            Self::Auto | Self::Get => false,
+        }
     }
 }

@@ -31,23 +31,26 @@
 //! they use the [`Worker`] that they are given. A handler that uses the shared worker instead would
 //! wait for itself; that is a panic with this explanation.
 
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bowline_base::doorbell::Signal;
 use bowline_base::sync::yield_now;
 use bowline_base::worker_lock::{Driven, Parker, SharedLock, WorkerLock};
 
+use crate::engine::Inner;
 use crate::error::{OpError, WorkerError};
-use crate::request::{RequestId, Status};
-use crate::wait::{Idle, Stages, Waiter};
-use crate::waits::Waits;
-use crate::wakeup::Nap;
-use crate::worker::{Inner, Worker, WorkerParts};
+use crate::request::RequestId;
+use crate::state::wakeup::ArmedSleep;
+use crate::status::Status;
+use crate::wait::{Idle, Stages, Waiter, Waits};
+use crate::waits;
+use crate::worker::{Worker, WorkerParts};
 
 /// The waiter of a worker that is claimed while it is used: it never sleeps.
-struct Restless;
+struct NeverSleeps;
 
-impl Waiter for Restless {
+impl Waiter for NeverSleeps {
     fn stages(&self) -> Stages {
         Stages { spins: 0, yields: u32::MAX }
     }
@@ -74,7 +77,7 @@ struct Inside(Worker);
 impl Driven for Inside {
     type Value = Inner;
     type Key = Want;
-    type Nap = Nap;
+    type ArmedSleep = ArmedSleep;
 
     fn lock(&self) -> &WorkerLock<Inner> {
         &self.0.inner
@@ -91,12 +94,12 @@ impl Driven for Inside {
         }
     }
 
-    fn begin_nap(&mut self) -> Option<Nap> {
-        self.0.begin_nap()
+    fn arm_sleep(&mut self) -> Option<ArmedSleep> {
+        self.0.arm_sleep()
     }
 
-    fn end_nap(&mut self) {
-        self.0.end_nap();
+    fn end_sleep(&mut self) {
+        self.0.end_sleep();
     }
 
     fn other_sleep(&self) -> Option<u64> {
@@ -109,14 +112,14 @@ impl Driven for Inside {
 }
 
 /// How the leader passes its time.
-struct Resting<'a> {
+struct SharedParker<'a> {
     shared: &'a SharedWorker,
     waiter: MutexGuard<'a, Box<dyn Waiter>>,
     stages: Stages,
 }
 
-impl Parker<Nap> for Resting<'_> {
-    fn is_tired(&self, round: u32) -> bool {
+impl Parker<ArmedSleep> for SharedParker<'_> {
+    fn should_sleep(&self, round: u32) -> bool {
         round > self.stages.spins.saturating_add(self.stages.yields)
     }
 
@@ -131,10 +134,20 @@ impl Parker<Nap> for Resting<'_> {
         }
     }
 
-    fn sleep(&mut self, nap: Nap, round: u32) {
+    fn sleep(&mut self, armed: ArmedSleep, round: u32) {
         let before = self.stages.spins.saturating_add(self.stages.yields);
         let first = round == before.saturating_add(1);
-        self.waiter.sleep(nap.idle(Waits::of_shared(self.shared), first));
+        self.waiter.sleep(armed.idle(Waits(&Waiting(self.shared)), first));
+    }
+}
+
+/// What the threads of a worker wait for, whose lock somebody may have by now.
+struct Waiting<'a>(&'a SharedWorker);
+
+impl fmt::Display for Waiting<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found = self.0.inside.try_inspect(|inside| waits::text(&inside.0));
+        f.write_str(found.as_deref().unwrap_or("what several threads wait for"))
     }
 }
 
@@ -146,8 +159,8 @@ pub struct SharedWorker {
     signal: Signal,
 }
 
-impl std::fmt::Debug for SharedWorker {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for SharedWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SharedWorker").field("inside", &self.inside).finish_non_exhaustive()
     }
 }
@@ -163,7 +176,7 @@ impl SharedWorker {
 
     /// Shares a worker that one thread had so far.
     pub fn of(worker: Worker) -> Self {
-        let waiter = Mutex::new(worker.waiter.replace(Box::new(Restless)));
+        let waiter = Mutex::new(worker.waiter.replace(Box::new(NeverSleeps)));
         let signal = worker.signal();
         let wakes = signal.clone();
         let wake: Box<dyn Fn() + Send + Sync> = Box::new(move || wakes.raise());
@@ -179,7 +192,8 @@ impl SharedWorker {
     }
 
     /// Hands the worker to `op`, for any calls that do not wait: those would make the others wait with
-    /// them. They keep their promises nevertheless.
+    /// them, and a progress thread, too, so that a wait for what its
+    /// [background work](Worker::set_background_work) does would not end.
     #[track_caller]
     pub fn with<R>(&self, op: impl FnOnce(&Worker) -> R) -> R {
         self.inside.with(|inside| op(&inside.0))
@@ -199,17 +213,29 @@ impl SharedWorker {
     /// Waits for a request and frees it.
     #[track_caller]
     pub fn wait(&self, id: RequestId) -> Status {
-        self.until(Want::Request(id), |worker| worker.is_complete(id));
-        let status = self.inside.look(|inside| inside.0.take(id));
+        let status = self.ended(id, |worker| worker.take(id));
         status.unwrap_or_else(|| Status::failed(OpError::Cancelled))
     }
 
     /// Waits for a request, frees it and returns the bytes that its buffer owned.
     #[track_caller]
     pub fn wait_with_buffer(&self, id: RequestId) -> (Status, Option<Vec<u8>>) {
-        self.until(Want::Request(id), |worker| worker.is_complete(id));
-        let taken = self.inside.look(|inside| inside.0.take_with_buffer(id));
+        let taken = self.ended(id, |worker| worker.take_with_buffer(id));
         taken.unwrap_or_else(|| (Status::failed(OpError::Cancelled), None))
+    }
+
+    /// Waits for a request and takes it under the claim that finds it complete.
+    #[track_caller]
+    fn ended<R>(&self, id: RequestId, take: impl Fn(&Worker) -> Option<R>) -> Option<R> {
+        let mut taken = None;
+        self.until(Want::Request(id), |worker| {
+            let ended = worker.is_complete(id);
+            if ended {
+                taken = take(worker);
+            }
+            ended
+        });
+        taken
     }
 
     /// Waits until `done` says so, which is asked, under a claim, whenever something happened.
@@ -224,12 +250,7 @@ impl SharedWorker {
         self.inside.until(want, &mut done, || {
             let waiter = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);
             let stages = waiter.stages();
-            Resting { shared: self, waiter, stages }
+            SharedParker { shared: self, waiter, stages }
         });
-    }
-
-    /// Hands the worker to `look`, which changes nothing, if nobody has it.
-    pub(crate) fn try_look<R>(&self, look: impl FnOnce(&Worker) -> R) -> Option<R> {
-        self.inside.try_look(|inside| look(&inside.0))
     }
 }

@@ -4,6 +4,10 @@
 //! pieces come and go with the spaces in them. A message for a space that is not open yet waits in it:
 //! the space exists from its first message on, apart from the others.
 
+mod single;
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,7 +15,9 @@ use std::sync::Arc;
 use bowline_uct::PeerFailure;
 
 use crate::error::OpError;
-use crate::matching::{Engine, EngineKind, MatchEngine as _};
+use crate::matching::{Engine, EngineKind, ItemId, MatchEngine as _, MatchSpec, Want};
+
+pub(crate) use single::Single;
 
 const DENSE: u32 = 1 << 16;
 
@@ -27,7 +33,7 @@ pub struct SpaceOptions {
     /// Who the members are. Without, the death of a process fails only what is addressed to its
     /// endpoint.
     pub members: Option<Arc<dyn Members>>,
-    /// How many ranks there are, as far as known: some matching engines make room for them.
+    /// How many ranks there are, as far as known: some matching engines make space for them.
     pub ranks: u32,
     /// The matching engine, if not the one of the setting `BOWLINE_MATCHING`.
     pub engine: Option<EngineKind>,
@@ -68,8 +74,8 @@ pub(crate) struct Space {
     /// How many of `dead` the user has acknowledged: receives from any source work again.
     pub(crate) acknowledged: u32,
     pub(crate) open: bool,
-    /// Receives are posted with care: members are dead, or receives are announced.
-    pub(crate) careful: bool,
+    /// Receives are checked before they are posted: members are dead, or receives are announced.
+    pub(crate) checks_receives: bool,
 }
 
 impl Space {
@@ -79,7 +85,7 @@ impl Space {
             options: SpaceOptions::default(),
             open: false,
             dead: Vec::new(),
-            careful: false,
+            checks_receives: false,
             acknowledged: 0,
         }
     }
@@ -87,27 +93,58 @@ impl Space {
     /// Whether a receive is posted without looking at anything else: most are.
     #[inline(always)]
     pub(crate) fn posts_at_once(&self) -> bool {
-        self.open && !self.careful && self.engine.is_plain()
+        self.open && !self.checks_receives && self.engine.is_plain()
+    }
+
+    /// Posts a receive then; `alone` says whether [`Self::is_alone`] did.
+    #[inline(always)]
+    pub(crate) fn post_at_once(
+        &mut self,
+        single: &mut Single,
+        alone: bool,
+        spec: &MatchSpec,
+        value: u64,
+    ) -> ItemId {
+        if alone { single.post(spec, value) } else { self.engine.post_plain(spec.want(), value) }
+    }
+
+    /// Whether no receive waits in this space, and the place for one that is posted alone is free.
+    #[inline(always)]
+    pub(crate) fn is_alone(&self, single: &Single) -> bool {
+        single.is_free() && self.engine.is_empty()
+    }
+
+    /// Takes back every posted receive of this space, which has the number `id`, for which `which` says so, and
+    /// appends their values to `out`, oldest first.
+    pub(crate) fn remove_posted_where(
+        &mut self,
+        id: u32,
+        single: &mut Single,
+        which: &mut dyn FnMut(&Want) -> bool,
+        out: &mut Vec<u64>,
+    ) {
+        out.extend(single.remove_if(id, |want, _| which(want)));
+        self.engine.remove_posted_where(which, out);
     }
 
     /// The dead member because of which nothing in it can succeed any more, if it is a collective
     /// one. Messages that wait for their receiver are refused then, or their senders would wait
     /// for receives that fail before they are posted.
     #[inline]
-    pub(crate) fn condemned(&self) -> Option<u32> {
+    pub(crate) fn failed_collective_member(&self) -> Option<u32> {
         self.dead.first().map(|lost| lost.rank).filter(|_| self.options.collective)
     }
 
     /// Forgets all waiting messages, whose keys are appended to `waiting`. Nothing is posted.
     #[cold]
-    pub(crate) fn give_up(&mut self, waiting: &mut Vec<u64>) {
+    pub(crate) fn drain_unexpected(&mut self, waiting: &mut Vec<u64>) {
         self.engine.unexpected_values(waiting);
         self.engine = Engine::new(self.engine.kind(), self.options.ranks);
     }
 
     /// The failed member for which a receive from `source` cannot be posted, if any.
     #[cold]
-    pub(crate) fn hindrance(&self, source: Option<u32>) -> Option<Lost> {
+    pub(crate) fn failed_member_for(&self, source: Option<u32>) -> Option<Lost> {
         match source {
             _ if self.options.collective => self.dead.first().copied(),
             Some(rank) => self.dead.iter().copied().find(|lost| lost.rank == rank),
@@ -140,6 +177,7 @@ pub(crate) struct Spaces {
     beyond: HashMap<u32, Box<Space>>,
     /// Spaces that exist because of a message and that nobody has opened.
     early: HashMap<u32, Box<Space>>,
+    single: Single,
 }
 
 /// The piece of a number, if the table has it, and the place in it.
@@ -151,11 +189,62 @@ const fn place(id: u32) -> Option<(usize, usize)> {
 impl Spaces {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u32) -> Option<&mut Space> {
-        let Self { dense, pieces, beyond, early } = self;
-        match dense.get_mut(id as usize) {
-            Some(Some(space)) => Some(space),
-            _ => elsewhere(pieces, beyond, early, id),
+        self.space_and_single(id).map(|(space, _)| space)
+    }
+
+    /// The same, with the place of a receive that is posted alone.
+    #[inline(always)]
+    pub(crate) fn space_and_single(&mut self, id: u32) -> Option<(&mut Space, &mut Single)> {
+        let Self { dense, pieces, beyond, early, single } = self;
+        let space = match dense.get_mut(id as usize) {
+            Some(Some(space)) => space,
+            _ => elsewhere(pieces, beyond, early, id)?,
+        };
+        Some((space, single))
+    }
+
+    /// [`Self::arrive`] where the receive is the oldest one of its space and found without a call; `None` says
+    /// nothing of the others.
+    #[inline(always)]
+    pub(crate) fn arrive_first(&mut self, id: u32, source: u32, tag: u64) -> Option<u64> {
+        if let found @ Some(_) = self.single.arrive(id, source, tag) {
+            return found;
         }
+        self.dense.get_mut(id as usize)?.as_mut()?.engine.arrive_first(source, tag)
+    }
+
+    /// Takes the first posted receive that fits an arrival.
+    pub(crate) fn arrive(&mut self, id: u32, source: u32, tag: u64) -> Option<u64> {
+        if let found @ Some(_) = self.single.arrive(id, source, tag) {
+            return found;
+        }
+        self.get_mut(id)?.engine.arrive(source, tag)
+    }
+
+    /// The same where taking it out changes nothing else; see [`MatchEngine::arrive_quietly`](crate::matching::MatchEngine::arrive_quietly).
+    pub(crate) fn arrive_quietly(&mut self, id: u32, source: u32, tag: u64) -> Option<u64> {
+        if let found @ Some(_) = self.single.arrive(id, source, tag) {
+            return found;
+        }
+        self.get_mut(id)?.engine.arrive_quietly(source, tag)
+    }
+
+    /// Takes a posted receive back, if it still waits. Whether it did.
+    pub(crate) fn withdraw(&mut self, id: u32, item: ItemId, value: u64) -> bool {
+        if self.single.remove_if(id, |_, here| here == value).is_some() {
+            return true;
+        }
+        self.get_mut(id).is_some_and(|space| space.engine.remove_posted(item, value))
+    }
+
+    /// Takes the place of the receive that is posted alone out, for who goes through all spaces, until it is put back.
+    pub(crate) fn take_single(&mut self) -> Single {
+        std::mem::take(&mut self.single)
+    }
+
+    /// Puts it back.
+    pub(crate) fn put_single(&mut self, single: Single) {
+        self.single = single;
     }
 
     /// The space, which is made when it does not exist.
@@ -238,11 +327,17 @@ impl Spaces {
         self.early.retain(|_, space| space.engine.unexpected_len() > 0);
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Space> {
-        let pieces = self.pieces.iter_mut().flatten().flat_map(|piece| &mut piece.spaces);
-        let table = self.dense.iter_mut().chain(pieces).flatten();
-        let others = self.beyond.values_mut().chain(self.early.values_mut());
-        table.chain(others).map(|space| &mut **space)
+    /// All of them, and their numbers.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Space)> {
+        let dense = (0..).zip(&mut self.dense);
+        let pieces = (0..).step_by(PIECE).zip(&mut self.pieces).filter_map(|(from, piece)| {
+            let spaces = &mut piece.as_deref_mut()?.spaces;
+            Some((from..).zip(spaces))
+        });
+        let table = dense.chain(pieces.flatten());
+        let table = table.filter_map(|(id, space)| Some((id, space.as_deref_mut()?)));
+        let others = self.beyond.iter_mut().chain(&mut self.early);
+        table.chain(others.map(|(&id, space)| (id, &mut **space)))
     }
 }
 
@@ -261,42 +356,4 @@ fn elsewhere<'a>(
         None => beyond.get_mut(&id),
     };
     opened.or_else(|| early.get_mut(&id)).map(|space| &mut **space)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spaces_are_found_wherever_their_numbers_are() {
-        let numbers = [0, 3, DENSE - 1, DENSE, DENSE + 5, 1 << 20, u32::MAX - 1, u32::MAX];
-        let mut spaces = Spaces::default();
-        for id in numbers {
-            assert!(spaces.get_mut(id).is_none());
-            // A message comes first for every second one.
-            if id % 2 == 1 {
-                spaces.make(id).engine.add_unexpected(1, 2, u64::from(id));
-            }
-        }
-        assert_eq!((spaces.unopened(), spaces.early_messages()), (4, 4));
-        for id in numbers {
-            let early = usize::from(id % 2 == 1);
-            assert_eq!(spaces.open(id).expect("it is not open").engine.unexpected_len(), early);
-            assert!(spaces.open(id).is_none());
-            assert!(spaces.get_mut(id).is_some_and(|space| space.open));
-            assert!(spaces.make(id).open);
-        }
-        assert_eq!((spaces.unopened(), spaces.iter_mut().count()), (0, numbers.len()));
-        for id in numbers {
-            assert!(spaces.remove(id).is_some());
-            assert!(spaces.remove(id).is_none());
-        }
-        assert!(spaces.pieces.iter().all(Option::is_none), "empty pieces are given back");
-        assert_eq!(spaces.iter_mut().count(), 0);
-    }
-
-    #[test]
-    fn a_space_is_three_lines() {
-        assert_eq!(size_of::<Space>(), 3 * 64);
-    }
 }

@@ -3,12 +3,14 @@
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 
-use crate::error::{OpError, ReceiveError};
+use crate::engine::Inner;
+use crate::error::OpError;
 use crate::matching::MatchEngine as _;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
-use crate::request::{self, RequestId, SendKind, Status};
-use crate::worker::{Inner, Worker};
+use crate::request::{self, RequestId, SendKind, Sent};
+use crate::status::{MessageInfo, ReceiveError, Status};
+use crate::worker::Worker;
 
 /// When a send is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,27 +19,6 @@ pub enum SendMode {
     Standard,
     /// When moreover the receive has been matched.
     Synchronous,
-}
-
-/// How far a send came in its call.
-#[derive(Debug)]
-#[must_use]
-pub enum Sent {
-    /// Complete: the buffer is free.
-    Done,
-    /// Under way.
-    Pending(RequestId),
-}
-
-/// What a probe tells of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MessageInfo {
-    /// The sender's rank in the space.
-    pub source: u32,
-    /// The tag.
-    pub tag: u64,
-    /// Bytes.
-    pub length: u64,
 }
 
 /// A message claimed by a matched probe: no other receive will find it. It must be received.
@@ -69,11 +50,13 @@ impl Inner {
         buffer: RecvBuf,
     ) -> Result<(Key, bool), OpError> {
         let engine = &mut self.engine;
-        if let Some(space) = engine.spaces.get_mut(spec.space)
+        if let Some((space, single)) = engine.spaces.space_and_single(spec.space)
             && space.posts_at_once()
         {
+            // Asked before the request is made, while it is in registers what `posts_at_once` has loaded.
+            let alone = space.is_alone(single);
             let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
-            *item = space.engine.post_plain(spec.want(), key.to_wire());
+            *item = space.post_at_once(single, alone, &spec, key.to_wire());
             return Ok((key, false));
         }
         self.recv_slow(spec, buffer)
@@ -89,8 +72,8 @@ impl Inner {
             return Err(OpError::BadSpace(spec.space));
         };
         let waiting = space.engine.take_unexpected(&want);
-        if waiting.is_none() && space.careful {
-            return Ok((self.recv_carefully(spec, buffer)?.0, false));
+        if waiting.is_none() && space.checks_receives {
+            return Ok((self.recv_checked(spec, buffer)?.0, false));
         }
         let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
         match waiting {
@@ -159,6 +142,22 @@ impl Worker {
         Ok(RequestId(key))
     }
 
+    /// Posts a receive that its caller waits for before it computes: signal handlers are not asked to look
+    /// for its message (rule 1 of the module `async_progress`).
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    #[inline]
+    pub fn recv_awaited(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        let inner = &mut *self.inner.borrow_mut();
+        let length = buffer.len_or_mark();
+        let (key, known) = inner.recv(spec, buffer)?;
+        if !known && length >= inner.engine.async_state.from {
+            inner.engine.note_callbacks(key);
+        }
+        Ok(RequestId(key))
+    }
+
     /// Posts a receive and waits for it: the shortest way to receive.
     ///
     /// # Errors
@@ -215,7 +214,7 @@ impl Worker {
         if space.dead.is_empty() {
             return Ok(());
         }
-        space.hindrance(spec.source).map_or(Ok(()), |lost| Err(lost.error()))
+        space.failed_member_for(spec.source).map_or(Ok(()), |lost| Err(lost.error()))
     }
 
     /// Receives a claimed message.

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | eager payload: of waiting messages, of active messages before their handler, of streams | for each peer, as it is kept and given out | what the peer was granted, and [`SLACK`] |
 //! | entries: of waiting messages, of active messages, of data that lies with its sender; spaces that nobody opened | for the worker | `BOWLINE_UNEXPECTED_ENVELOPES` |
-//! | operations on memory here that are not answered | for each peer | [`WINDOW`](crate::emulate::WINDOW) |
+//! | operations on memory here that are not answered | for each peer | [`WINDOW`](crate::state::emulation::WINDOW) |
 //! | answers that a peer does not take | for each peer | `BOWLINE_UNEXPECTED_ENVELOPES` |
 //!
 //! Rules. (1) A correct sender does not exceed the first and the third limit; it may exceed the second,
@@ -21,11 +21,11 @@ use bowline_base::slab::Key;
 use bowline_uct::PeerFailure;
 
 use crate::action::Action;
-use crate::am::Delivery;
 use crate::engine::Engine;
 use crate::matching::MatchEngine as _;
 use crate::peer::{Ep, PeerIndex, Pending};
 use crate::space::Space;
+use crate::state::inbox::Delivery;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::Rts;
 
@@ -200,19 +200,7 @@ impl Engine {
 
     /// Drops what waits of a peer that was rejected for its amount.
     fn drop_unasked(&mut self, index: PeerIndex) {
-        let mut lost = Vec::new();
-        for (key, message) in self.unexpected.iter().filter(|(_, m)| m.peer == index) {
-            lost.push((key, message.space, message.source, message.tag));
-        }
-        for (key, space, source, tag) in lost {
-            let mut is_it = |value: u64| value == key.to_wire();
-            let space = self.spaces.get_mut(space);
-            let found = space.and_then(|s| s.engine.remove_unexpected(source, tag, &mut is_it));
-            // One that a probe has claimed is in no queue; its receive finds it.
-            if found.is_some() {
-                self.unkeep(key);
-            }
-        }
+        self.drop_unexpected(index, |_| true);
         self.spaces.drop_unopened();
         let (mut bytes, ep) = (0, self.ep(index));
         self.inbox.retain(|delivery| match delivery {

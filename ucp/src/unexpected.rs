@@ -20,7 +20,7 @@ pub(crate) enum Payload {
     Whole(Vec<u8>),
     /// Pieces are still coming.
     Partial {
-        /// Room for the whole message.
+        /// Space for the whole message.
         bytes: Vec<u8>,
         /// The receive that claimed it meanwhile.
         claimed: Option<Key>,

@@ -9,11 +9,10 @@
 //! Spinning is only for ranks that have a processor each; how often to yield before sleeping is
 //! the waiter's to say.
 
+use std::fmt;
 use std::time::Duration;
 
 use bowline_base::doorbell::{Doorbell, WakeSet};
-
-use crate::waits::Waits;
 
 /// How many empty progress calls each stage lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +21,22 @@ pub struct Stages {
     pub spins: u32,
     /// Yields before sleep.
     pub yields: u32,
+}
+
+/// Everything that a worker waits for; shown as a list with commas between. It is looked up when it is shown.
+#[derive(Clone, Copy)]
+pub struct Waits<'a>(pub(crate) &'a dyn fmt::Display);
+
+impl fmt::Debug for Waits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Waits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// What a worker without work waits for.
@@ -41,7 +56,7 @@ pub struct Idle<'a> {
     pub first: bool,
 }
 
-/// Tells the time since a moment of its own choice; never goes back.
+/// Gives the time since a moment of its own choice; never goes back.
 pub type Clock = Box<dyn Fn() -> Duration + Send>;
 
 /// How a worker passes the time. One per worker; called by the thread that waits.
@@ -49,12 +64,12 @@ pub trait Waiter: Send {
     /// The stages; asked at the start of a wait and after each yield, since a yield may show that
     /// the next one does not pay.
     fn stages(&self) -> Stages;
-    /// A clock, for what is done in intervals; asked once. Without one, such things are not done.
+    /// A clock, for what is done in intervals and to measure; asked for each of these once. Without one, such things are not done.
     fn clock(&self) -> Option<Clock> {
         None
     }
-    /// Looks for what others store in shared memory, before the first yield.
-    fn looks(&self) -> u32 {
+    /// Polls of shared memory before the first yield.
+    fn polls_before_yield(&self) -> u32 {
         2
     }
     /// Whether the rank with this number in the job's world has another processor of this node now, as far as is known.

@@ -1,4 +1,4 @@
-//! What a worker waits for, in words: for whoever has to explain why nothing moves.
+//! What a worker waits for, in words: for a person who has to explain why nothing moves.
 //!
 //! It looks at the engine's tables when it is shown, and costs nothing before.
 
@@ -9,54 +9,23 @@ use bowline_base::slab::{Key, Slab};
 use crate::engine::Engine;
 use crate::matching::{MatchEngine as _, Want};
 use crate::request::{Body, Send, SendKind, SendPhase};
-use crate::shared::SharedWorker;
 use crate::space::Space;
 use crate::unexpected::Unexpected;
 use crate::worker::Worker;
 
-/// Everything that a worker waits for; shown as a list with commas between.
-#[derive(Clone, Copy)]
-pub struct Waits<'a>(Of<'a>);
+/// What a worker waits for, for [`Waits`](crate::Waits).
+pub(crate) struct List<'a>(pub(crate) &'a Worker);
 
-#[derive(Clone, Copy)]
-enum Of<'a> {
-    One(&'a Worker),
-    /// One whose lock somebody else may have by now.
-    Shared(&'a SharedWorker),
-}
-
-impl<'a> Waits<'a> {
-    pub(crate) const fn of(worker: &'a Worker) -> Self {
-        Self(Of::One(worker))
-    }
-
-    pub(crate) const fn of_shared(worker: &'a SharedWorker) -> Self {
-        Self(Of::Shared(worker))
-    }
-}
-
-impl fmt::Debug for Waits<'_> {
+impl fmt::Display for List<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for Waits<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Of::One(worker) => f.write_str(&text(worker)),
-            Of::Shared(worker) => {
-                let found = worker.try_look(text);
-                f.write_str(found.as_deref().unwrap_or("what several threads wait for"))
-            }
-        }
+        f.write_str(&text(self.0))
     }
 }
 
 /// Most requests that are named.
 const NAMED: usize = 16;
 
-fn text(worker: &Worker) -> String {
+pub(crate) fn text(worker: &Worker) -> String {
     let Some(mut inner) = worker.inner.try_borrow_mut() else {
         return "it is inside of a call".to_owned();
     };
@@ -81,19 +50,21 @@ fn text(worker: &Worker) -> String {
 fn list(engine: &mut Engine) -> (Vec<String>, bool) {
     let mut all = Vec::new();
     let mut collectives = false;
-    for space in engine.spaces.iter_mut() {
+    let mut single = engine.spaces.take_single();
+    for (id, space) in engine.spaces.iter_mut() {
         let describe = space.options.describe;
         let before = all.len();
         let note = &mut |want: &Want| {
             all.push(receive(*want, describe));
             false
         };
-        space.engine.remove_posted_where(note, &mut Vec::new());
+        space.remove_posted_where(id, &mut single, note, &mut Vec::new());
         if space.options.collective && all.len() > before {
             collectives = true;
             not_received(space, &engine.unexpected, &mut all);
         }
     }
+    engine.spaces.put_single(single);
     for (_, request) in engine.requests.iter().filter(|(_, request)| !request.done) {
         match &request.body {
             Body::Send(send) => {
@@ -111,8 +82,8 @@ fn list(engine: &mut Engine) -> (Vec<String>, bool) {
             }
             Body::Stream(receive) => {
                 let rank = engine.peers[receive.peer as usize].address.rank;
-                let (has, room) = Engine::stream_room(receive);
-                all.push(format!("bytes of rank {rank}'s stream ({has} of {room} are here)"));
+                let (has, capacity) = Engine::stream_capacity(receive);
+                all.push(format!("bytes of rank {rank}'s stream ({has} of {capacity} are here)"));
             }
             Body::OneSided(one) if one.task.is_none() && one.emulated.is_none() => {
                 all.push("a flush, or the close of an endpoint".to_owned());
@@ -152,7 +123,7 @@ fn held_send(send: &Send, rank: u32) -> String {
     };
     let why = match send.phase {
         SendPhase::Queued { .. } => {
-            "waits for room in the transport, or for credit: what the receiver keeps unreceived is \
+            "waits for space in the transport, or for credit: what the receiver keeps unreceived is \
              bounded there by BOWLINE_EAGER_SHARE and BOWLINE_UNEXPECTED_BUDGET"
         }
         SendPhase::Offered if send.rendezvous => {

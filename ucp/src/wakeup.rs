@@ -20,16 +20,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bowline_base::doorbell::{Doorbell, Signal, WakeFd, WakeSet, WakeSource};
+use bowline_base::doorbell::{Signal, Sleep, WakeFd, WakeSet, WakeSource};
 use bowline_uct::{Armed, Caps};
 use thiserror::Error;
 
-use crate::wait::Idle;
-use crate::waits::Waits;
-use crate::worker::{Inner, Worker};
+use crate::engine::Inner;
+use crate::lanes::Lane;
+use crate::state::wakeup::ArmedSleep;
+use crate::wait::Waits;
+use crate::waits::List;
+use crate::worker::Worker;
 
-/// Between two looks whether messages have left.
-pub(crate) const LOOK: Duration = Duration::from_millis(1);
+/// Longest sleep of a worker on a network while somebody else may know of deaths.
+const NEWS: Duration = Duration::from_millis(100);
 
 /// Answer of [`Worker::arm`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,46 +65,6 @@ pub enum WakeError {
 }
 
 bowline_base::debug_by_display!(WakeError);
-
-/// What a worker sleeps on, once it is armed.
-#[derive(Debug)]
-pub(crate) struct Nap {
-    pub(crate) doorbell: Option<Doorbell>,
-    pub(crate) descriptors: Arc<WakeSet>,
-    pub(crate) deadline: Option<Duration>,
-}
-
-impl Nap {
-    /// The nap as a waiter sees it.
-    pub(crate) fn idle<'a>(&'a self, waits: Waits<'a>, first: bool) -> Idle<'a> {
-        let (doorbell, descriptors) = (self.doorbell.as_ref(), &*self.descriptors);
-        Idle { doorbell, descriptors, deadline: self.deadline, waits, first }
-    }
-}
-
-/// The parts of a worker that only sleepers need.
-#[derive(Debug, Default)]
-pub(crate) struct Wakeup {
-    signal: Option<Signal>,
-    source: Option<WakeSource>,
-    /// `arm` was the last that happened.
-    armed: bool,
-    /// How often `arm` has answered that one may sleep.
-    sleeps: u64,
-    /// Longest sleep while something is waited for of which nothing tells.
-    pub(crate) look: Option<Duration>,
-}
-
-impl Wakeup {
-    /// Whether the worker must sleep on descriptors even where one transport's doorbell would do.
-    pub(crate) fn wants_descriptors(&self) -> bool {
-        self.source.is_some()
-    }
-
-    pub(crate) fn signal(&self) -> Option<&Signal> {
-        self.signal.as_ref()
-    }
-}
 
 impl Worker {
     /// A handle by which any thread of the process wakes this worker.
@@ -141,16 +104,16 @@ impl Worker {
         self.event_fd()?;
         self.slept_on.set(None);
         if std::mem::take(&mut self.inner.borrow_mut().wakeup.armed) {
-            self.inner.borrow_mut().disarm();
+            self.inner.borrow_mut().end_sleep();
         }
-        let Some(nap) = self.begin_nap() else { return Ok(Arm::Busy) };
+        let Some(armed) = self.arm_sleep() else { return Ok(Arm::Busy) };
         let inner = &mut *self.inner.borrow_mut();
         inner.wakeup.armed = true;
         inner.wakeup.sleeps += 1;
         self.slept_on.set(Some(inner.wakeup.sleeps));
         // What a signal handler takes has made the descriptor readable.
         inner.shut_out_signals(false);
-        Ok(Arm::Ready { within: nap.deadline })
+        Ok(Arm::Ready { within: armed.deadline })
     }
 
     /// Sleeps, by the worker's waiter, until something happens, a signal is raised, or the worker
@@ -164,6 +127,9 @@ impl Worker {
 impl Inner {
     /// Has the worker's descriptor watch what the worker would sleep on.
     fn watch_descriptors(&mut self) -> Result<(), WakeError> {
+        if self.engine.async_state.has_thread() {
+            return self.wakeup.watch_signal().map_err(WakeError::System);
+        }
         let lacking = self.lanes.iter().find(|lane| {
             let caps = lane.iface.attr().caps;
             lane.polled && !lane.loopback && !caps.contains(Caps::EVENT_FD)
@@ -182,7 +148,7 @@ impl Inner {
 impl Inner {
     /// Arms every lane; `None` when something is there already.
     #[cold]
-    pub(crate) fn begin_nap(&mut self) -> Option<Nap> {
+    pub(crate) fn arm_sleep(&mut self) -> Option<ArmedSleep> {
         let doorbell = self.doorbell();
         let inner = self;
         let descriptors = inner.descriptors();
@@ -203,20 +169,20 @@ impl Inner {
                 break;
             }
         }
-        if let Some(signal) = &inner.wakeup.signal {
+        if let Some(signal) = inner.signal_beside_lanes() {
             if by_descriptor {
-                signal.arm();
+                signal.doorbell().arm(Sleep::Fd);
             }
             busy |= signal.take();
         }
         busy |= inner.introducer_is_busy();
-        // Whoever tells of deaths rings the memory's doorbell, which need not be among what is
+        // A report of a death rings the memory's doorbell, which need not be among what is
         // slept on here.
         let soonest = |deadline: Option<Duration>, other: Duration| {
             Some(deadline.map_or(other, |deadline| other.min(deadline)))
         };
         if inner.failures.is_some() && inner.has_dear_lane() {
-            deadline = soonest(deadline, crate::lanes::NEWS);
+            deadline = soonest(deadline, NEWS);
         }
         if let Some(look) = inner.wakeup.look {
             deadline = soonest(deadline, look);
@@ -231,28 +197,133 @@ impl Inner {
             inner.note_failures();
         }
         if busy || failed {
+            // What has failed by that is its user's when the call returns.
+            inner.act();
             inner.disarm();
             return None;
         }
-        Some(Nap { doorbell, descriptors, deadline })
+        Some(ArmedSleep { doorbell, descriptors, deadline })
+    }
+
+    /// What a thread sleeps on beside a progress thread, which sleeps on the lanes: the doorbell of the signal, which the
+    /// progress thread rings, too.
+    fn arm_sleep_beside_thread(&mut self) -> Option<ArmedSleep> {
+        // The thread may sleep without knowing what is waited for now, space in a lane for instance.
+        self.call_progress_thread();
+        let signal = self.wakeup.signal.as_ref()?;
+        let doorbell = signal.doorbell().clone();
+        let descriptors = self.wakeup.beside_thread.clone().unwrap_or_default();
+        doorbell.arm(if descriptors.is_empty() { Sleep::Futex } else { Sleep::Fd });
+        if signal.take() {
+            doorbell.disarm();
+            return None;
+        }
+        Some(ArmedSleep { doorbell: Some(doorbell), descriptors, deadline: self.wakeup.look })
+    }
+
+    fn end_sleep(&mut self) {
+        match self.wakeup.signal() {
+            Some(signal) if self.engine.async_state.has_thread() => signal.doorbell().disarm(),
+            _ => self.disarm(),
+        }
+    }
+}
+
+impl Inner {
+    pub(crate) fn disarm(&mut self) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.polled && !lane.loopback) {
+            lane.iface.disarm();
+            lane.rest.wake();
+        }
+        if let Some(signal) = self.signal_beside_lanes() {
+            signal.doorbell().disarm();
+        }
+        self.disarm_introducer();
+    }
+
+    /// Whether a lane is looked at whose peers do not ring the memory's doorbell.
+    pub(crate) fn has_dear_lane(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.polled && lane.inter_node)
+    }
+
+    /// The signal, where the thread that sleeps on the lanes is the one that it wakes: a progress thread is not.
+    fn signal_beside_lanes(&self) -> Option<&Signal> {
+        self.wakeup.signal().filter(|_| !self.engine.async_state.has_thread())
+    }
+
+    /// Adds what becomes readable by a signal to what is slept on.
+    fn add_signal(&self, all: &mut WakeSet) {
+        let Some(signal) = self.signal_beside_lanes() else { return };
+        let event = signal.doorbell().event_fd();
+        if let Err(error) = event.and_then(|event| all.add(event)) {
+            tracing::warn!(%error, "no event descriptor for signals; sleeps are short");
+            all.clear();
+        }
+    }
+
+    /// What to sleep on beside the doorbell: nothing, where one lane is polled, whose peers ring it;
+    /// else the event descriptor of each.
+    pub(crate) fn descriptors(&mut self) -> Arc<WakeSet> {
+        if let Some(known) = &self.descriptors {
+            return Arc::clone(known);
+        }
+        let polled = |lane: &&mut Lane| lane.polled && !lane.loopback;
+        let rings = |lane: &mut Lane| {
+            let by_thread = lane.iface.attr().caps.contains(Caps::RUNG_BY_THREAD);
+            !by_thread && lane.iface.doorbell().is_some()
+        };
+        let count = self.lanes.iter_mut().filter(polled).count();
+        let by_thread = self.engine.async_state.has_thread();
+        let alone = (by_thread || !self.wakeup.wants_descriptors())
+            && !self.has_introducer()
+            && count <= 1
+            && self.lanes.iter_mut().filter(polled).all(rings);
+        let mut all = WakeSet::default();
+        for lane in self.lanes.iter_mut().filter(polled) {
+            if alone || !lane.iface.attr().caps.contains(Caps::EVENT_FD) {
+                continue;
+            }
+            let event = lane.iface.event_fd().map_err(|error| error.to_string());
+            match event.and_then(|event| all.add(event).map_err(|error| error.to_string())) {
+                Ok(()) => {}
+                // Without it the worker would sleep through arrivals: it looks now and then.
+                Err(error) => {
+                    let provider = lane.iface.attr().provider;
+                    tracing::warn!(provider, error, "no event descriptor; sleeps are short");
+                    all.clear();
+                    break;
+                }
+            }
+        }
+        if !alone {
+            self.add_signal(&mut all);
+            if !self.add_introducer(&mut all) {
+                all.clear();
+            }
+        }
+        let all = Arc::new(all);
+        self.descriptors = Some(Arc::clone(&all));
+        all
     }
 }
 
 impl Worker {
-    /// The same, and shuts out signal handlers until the end of the nap; `None` also when there was async progress since
-    /// the last look, which may have taken what the sleeper would be woken for.
+    /// Arms what the worker sleeps on, and shuts out signal handlers until the end of the armed. `None` when something is
+    /// there already, and when there was async progress since the last look, which may have taken what the sleeper would
+    /// be woken for.
     #[cold]
-    pub(crate) fn begin_nap(&self) -> Option<Nap> {
+    pub(crate) fn arm_sleep(&self) -> Option<ArmedSleep> {
         let inner = &mut *self.inner.borrow_mut();
         if inner.has_async_progress() {
             return None;
         }
-        let nap = inner.begin_nap()?;
+        let has_thread = inner.engine.async_state.has_thread();
+        let armed = if has_thread { inner.arm_sleep_beside_thread() } else { inner.arm_sleep() }?;
         inner.shut_out_signals(true);
-        Some(nap)
+        Some(armed)
     }
 
-    /// Arms every lane and sleeps, unless something is there already, or was moved by others meanwhile: `false`.
+    /// Arms all and sleeps, unless something is there already, or was moved by others meanwhile: `false`.
     /// `first`: something has happened since the last sleep.
     #[cold]
     pub(crate) fn sleep(&self, first: bool) -> bool {
@@ -261,20 +332,17 @@ impl Worker {
             self.waiter.borrow_mut().yield_now();
             return true;
         }
-        if let Some(slept) = self.sleep_beside_thread(first) {
-            return slept;
-        }
-        let Some(nap) = self.begin_nap() else { return false };
+        let Some(armed) = self.arm_sleep() else { return false };
         self.sleeps.set(self.sleeps.get() + 1);
-        self.waiter.borrow_mut().sleep(nap.idle(Waits::of(self), first));
-        self.end_nap();
+        self.waiter.borrow_mut().sleep(armed.idle(Waits(&List(self)), first));
+        self.end_sleep();
         true
     }
 
     /// The worker is awake again.
-    pub(crate) fn end_nap(&self) {
+    pub(crate) fn end_sleep(&self) {
         let inner = &mut *self.inner.borrow_mut();
         inner.shut_out_signals(false);
-        inner.disarm();
+        inner.end_sleep();
     }
 }

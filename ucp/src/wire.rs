@@ -8,6 +8,7 @@ use bowline_uct::{AmHeader, AmId, AtomicOp, AtomicWidth};
 
 use crate::error::OpError;
 use crate::matching::Envelope;
+use crate::select::Marks;
 
 /// First message to a peer: payload is the sender's address.
 pub(crate) const HELLO: AmId = AmId::new(0);
@@ -53,6 +54,14 @@ pub(crate) const STREAM_RTS: AmId = AmId::new(17);
 /// that came first.
 pub(crate) const SEND_CANCEL: AmId = AmId::new(16);
 
+/// The first or the last piece of a long send of a stream, to a receiver that measures. Words: the marked length of the send
+/// and 0, or 0 and 1. Payload: data.
+pub(crate) const STREAM_END: AmId = AmId::new(28);
+
+/// A receiver says how messages are to come to it. Words: a choice, and 0 for an offer or 1 for pieces; see
+/// [`crate::measured`].
+pub(crate) const SELECT: AmId = AmId::new(30);
+
 /// The receiver of an offered message asks its sender to write it. Words: sender's request,
 /// receiver's request. Payload: [`TargetBuffer`].
 pub(crate) const PUT: AmId = AmId::new(23);
@@ -87,22 +96,19 @@ pub(crate) const DAMAGED: u64 = 1;
 pub(crate) const OVERRUN: u64 = 2;
 
 /// Kept for what a later version brings; a peer that sends one today counts as damaged.
-/// 18 probe-claim, 19 revoke, 21 reconnect with an incarnation. 28 to 30 are free.
+/// 18 probe-claim, 19 revoke, 21 reconnect with an incarnation. 29 is free.
 pub(crate) const RESERVED: [u8; 3] = [18, 19, 21];
 
-/// Header of a tagged message.
 #[inline]
 pub(crate) const fn tagged(envelope: &Envelope, sequence: u32) -> AmHeader {
     [envelope.space as u64 | (envelope.source as u64) << 32, envelope.tag, sequence as u64]
 }
 
-/// The envelope in a tagged header.
 #[inline]
 pub(crate) const fn envelope(header: &AmHeader) -> Envelope {
     Envelope { space: header[0] as u32, source: (header[0] >> 32) as u32, tag: header[1] }
 }
 
-/// The sequence number in any header.
 #[inline]
 pub(crate) const fn sequence(header: &AmHeader) -> u32 {
     header[2] as u32
@@ -120,6 +126,8 @@ pub(crate) struct FirstPiece {
     pub(crate) message: u64,
     /// Bytes of the whole message.
     pub(crate) total: u64,
+    /// In the word of the length.
+    pub(crate) marks: Marks,
     /// The sender's request that wants an ACK when the message is matched; 0 for none.
     pub(crate) request: u64,
 }
@@ -130,13 +138,14 @@ impl FirstPiece {
     pub(crate) fn pack(&self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..8].copy_from_slice(&self.message.to_le_bytes());
-        out[8..16].copy_from_slice(&self.total.to_le_bytes());
+        out[8..16].copy_from_slice(&self.marks.mark(self.total).to_le_bytes());
         out[16..].copy_from_slice(&self.request.to_le_bytes());
         out
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        Some(Self { message: word(bytes, 0)?, total: word(bytes, 1)?, request: word(bytes, 2)? })
+        let (total, marks) = Marks::of(word(bytes, 1)?);
+        Some(Self { message: word(bytes, 0)?, total, marks, request: word(bytes, 2)? })
     }
 }
 
@@ -165,6 +174,42 @@ impl AmEnvelope {
 /// Longest packed key of memory in an [`Rts`]: that of four transports together.
 pub(crate) const MAX_RKEY: usize = 192;
 
+/// A packed key of memory behind the words of a payload; empty for none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WireKey {
+    bytes: [u8; MAX_RKEY],
+    len: u8,
+}
+
+impl WireKey {
+    pub(crate) const NONE: Self = Self { bytes: [0; MAX_RKEY], len: 0 };
+
+    /// `None` when it is longer than any.
+    pub(crate) fn of(key: &[u8]) -> Option<Self> {
+        let mut bytes = [0; MAX_RKEY];
+        bytes.get_mut(..key.len())?.copy_from_slice(key);
+        Some(Self { bytes, len: key.len() as u8 })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    pub(crate) const fn is_none(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes `words` and the key to `out`. Returns the bytes.
+    fn pack_behind(&self, words: &[u64], out: &mut [u8]) -> usize {
+        let (front, rest) = out.split_at_mut(8 * words.len());
+        for (place, word) in front.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        rest[..self.bytes().len()].copy_from_slice(self.bytes());
+        front.len() + self.bytes().len()
+    }
+}
+
 /// Payload of a request to send: where the message lies. 24 bytes and the key of the memory, none
 /// for memory that was not allocated from Bowline. Two addresses that no memory has say that it does not
 /// lie in one piece.
@@ -174,12 +219,11 @@ pub(crate) struct Rts {
     pub(crate) request: u64,
     /// Bytes of the message.
     pub(crate) length: u64,
+    /// In the word of the length.
+    pub(crate) marks: Marks,
     /// Its address in the sender.
     pub(crate) address: u64,
-    /// Packed key of the memory.
-    pub(crate) rkey: [u8; MAX_RKEY],
-    /// Bytes of the key; 0 for none.
-    pub(crate) rkey_len: u8,
+    pub(crate) rkey: WireKey,
 }
 
 impl Rts {
@@ -198,29 +242,18 @@ impl Rts {
 
     /// No message.
     pub(crate) const NONE: Self =
-        Self { request: 0, length: 0, address: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
+        Self { request: 0, length: 0, marks: Marks::NONE, address: 0, rkey: WireKey::NONE };
 
     /// Writes the payload to `out` and returns its length.
     pub(crate) fn pack(&self, out: &mut [u8; Self::FIXED + MAX_RKEY]) -> usize {
-        out[..8].copy_from_slice(&self.request.to_le_bytes());
-        out[8..16].copy_from_slice(&self.length.to_le_bytes());
-        out[16..24].copy_from_slice(&self.address.to_le_bytes());
-        let n = usize::from(self.rkey_len);
-        out[24..24 + n].copy_from_slice(&self.rkey[..n]);
-        Self::FIXED + n
+        let length = self.marks.mark(self.length);
+        self.rkey.pack_behind(&[self.request, length, self.address], out)
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let key = bytes.get(Self::FIXED..)?;
-        let mut rkey = [0; MAX_RKEY];
-        rkey.get_mut(..key.len())?.copy_from_slice(key);
-        Some(Self {
-            request: word(bytes, 0)?,
-            length: word(bytes, 1)?,
-            address: word(bytes, 2)?,
-            rkey,
-            rkey_len: key.len() as u8,
-        })
+        let rkey = WireKey::of(bytes.get(Self::FIXED..)?)?;
+        let (length, marks) = Marks::of(word(bytes, 1)?);
+        Some(Self { request: word(bytes, 0)?, length, marks, address: word(bytes, 2)?, rkey })
     }
 }
 
@@ -236,47 +269,34 @@ pub(crate) struct CoopRequest {
     pub(crate) piece: u64,
     /// Address of the cursor.
     pub(crate) cursor: u64,
-    /// Packed key of the cursor's memory.
-    pub(crate) rkey: [u8; MAX_RKEY],
-    /// Bytes of the key.
-    pub(crate) rkey_len: u8,
+    /// Of the cursor's memory.
+    pub(crate) rkey: WireKey,
 }
 
 impl CoopRequest {
+    /// One of nothing.
+    pub(crate) const NONE: Self =
+        Self { address: 0, wanted: 0, piece: 0, cursor: 0, rkey: WireKey::NONE };
+
     pub(crate) const FIXED: usize = 32;
 
-    /// Number of pieces.
     pub(crate) const fn pieces(&self) -> u32 {
         self.wanted.div_ceil(self.piece) as u32
     }
 
     /// Writes the payload to `out` and returns its length.
     pub(crate) fn pack(&self, out: &mut [u8; Self::FIXED + MAX_RKEY]) -> usize {
-        for (at, word) in [self.address, self.wanted, self.piece, self.cursor].iter().enumerate() {
-            out[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
-        }
-        let n = usize::from(self.rkey_len);
-        out[Self::FIXED..Self::FIXED + n].copy_from_slice(&self.rkey[..n]);
-        Self::FIXED + n
+        self.rkey.pack_behind(&[self.address, self.wanted, self.piece, self.cursor], out)
     }
 
     /// `None` for one that cannot be: without pieces, or with more than can be counted.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let key = bytes.get(Self::FIXED..)?;
-        let mut rkey = [0; MAX_RKEY];
-        rkey.get_mut(..key.len())?.copy_from_slice(key);
+        let rkey = WireKey::of(bytes.get(Self::FIXED..)?)?;
         let (wanted, piece) = (word(bytes, 1)?, word(bytes, 2)?);
         if wanted == 0 || piece == 0 || wanted.div_ceil(piece) > u64::from(u32::MAX / 2) {
             return None;
         }
-        Some(Self {
-            address: word(bytes, 0)?,
-            wanted,
-            piece,
-            cursor: word(bytes, 3)?,
-            rkey,
-            rkey_len: key.len() as u8,
-        })
+        Some(Self { address: word(bytes, 0)?, wanted, piece, cursor: word(bytes, 3)?, rkey })
     }
 }
 
@@ -304,14 +324,7 @@ impl Remote {
             Self::Put => ([1, 0, 0], vec![]),
             Self::Get(length) => ([2, 0, 0], vec![length]),
             Self::Atomic(op, width) => {
-                let (op, operands) = match op {
-                    AtomicOp::Add(by) => (0, [by, 0]),
-                    AtomicOp::And(by) => (1, [by, 0]),
-                    AtomicOp::Or(by) => (2, [by, 0]),
-                    AtomicOp::Xor(by) => (3, [by, 0]),
-                    AtomicOp::Swap(by) => (4, [by, 0]),
-                    AtomicOp::Cswap { compare, new } => (5, [compare, new]),
-                };
+                let (op, operands) = op.to_wire();
                 ([3, op, width.bytes() as u8], operands.to_vec())
             }
         };
@@ -332,22 +345,8 @@ impl Remote {
             (1, _) => Some((Self::Put, rest)),
             (2, 8) => Some((Self::Get(word(rest, 0)?), &[])),
             (3, 16) => {
-                let (first, second) = (word(rest, 0)?, word(rest, 1)?);
-                let op = match op {
-                    0 => AtomicOp::Add(first),
-                    1 => AtomicOp::And(first),
-                    2 => AtomicOp::Or(first),
-                    3 => AtomicOp::Xor(first),
-                    4 => AtomicOp::Swap(first),
-                    5 => AtomicOp::Cswap { compare: first, new: second },
-                    _ => return None,
-                };
-                let width = match width {
-                    4 => AtomicWidth::W32,
-                    8 => AtomicWidth::W64,
-                    _ => return None,
-                };
-                Some((Self::Atomic(op, width), &[]))
+                let op = AtomicOp::from_wire(op, [word(rest, 0)?, word(rest, 1)?])?;
+                Some((Self::Atomic(op, AtomicWidth::from_bytes(width)?), &[]))
             }
             _ => None,
         }
@@ -362,46 +361,32 @@ pub(crate) struct TargetBuffer {
     pub(crate) address: u64,
     /// Bytes that it takes of the message.
     pub(crate) wanted: u64,
-    /// Packed key of the memory.
-    pub(crate) rkey: [u8; MAX_RKEY],
-    /// Bytes of the key; 0 for none.
-    pub(crate) rkey_len: u8,
+    pub(crate) rkey: WireKey,
 }
 
 impl TargetBuffer {
     pub(crate) const FIXED: usize = 16;
 
-    pub(crate) const EMPTY: Self = Self { address: 0, wanted: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
-
-    /// The packed key.
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.rkey[..usize::from(self.rkey_len)]
-    }
+    pub(crate) const EMPTY: Self = Self { address: 0, wanted: 0, rkey: WireKey::NONE };
 
     /// Writes the payload to `out` and returns its length.
     pub(crate) fn pack(&self, out: &mut [u8; Self::FIXED + MAX_RKEY]) -> usize {
-        out[..8].copy_from_slice(&self.address.to_le_bytes());
-        out[8..16].copy_from_slice(&self.wanted.to_le_bytes());
-        let n = usize::from(self.rkey_len);
-        out[Self::FIXED..Self::FIXED + n].copy_from_slice(self.key());
-        Self::FIXED + n
+        self.rkey.pack_behind(&[self.address, self.wanted], out)
     }
 
     /// `None` for one that cannot be: without bytes, or beyond the end of memory.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
-        let key = bytes.get(Self::FIXED..)?;
-        let mut rkey = [0; MAX_RKEY];
-        rkey.get_mut(..key.len())?.copy_from_slice(key);
+        let rkey = WireKey::of(bytes.get(Self::FIXED..)?)?;
         let (address, wanted) = (word(bytes, 0)?, word(bytes, 1)?);
         if wanted == 0 || address.checked_add(wanted).is_none() {
             return None;
         }
-        Some(Self { address, wanted, rkey, rkey_len: key.len() as u8 })
+        Some(Self { address, wanted, rkey })
     }
 }
 
 /// The outcome of an ACK for a message that nobody will receive: because of the failure of a
-/// member of its space, whose rank it then tells, or for another reason.
+/// member of its space, whose rank it then says, or for another reason.
 pub(crate) const fn refusal(dead: Option<u32>) -> u64 {
     match dead {
         Some(rank) => rank as u64 + 2,
@@ -424,6 +409,12 @@ pub(crate) fn outcome(word: u64) -> Option<Result<(), OpError>> {
         1 => Err(OpError::BadRemote),
         _ => Err(OpError::MemberFailed { rank: u32::try_from(word - 2).ok()? }),
     })
+}
+
+/// Longest header where one message of the transport holds `max_bcopy` bytes: it goes in front of
+/// the data or beside a request to send, whichever is longer.
+pub(crate) const fn max_am_header(max_bcopy: usize) -> usize {
+    max_bcopy.saturating_sub(Rts::FIXED + MAX_RKEY)
 }
 
 #[cfg(test)]

@@ -3,38 +3,42 @@
 //! All methods take `&self`. The inside is borrowed for the length of a call and never while code
 //! of the user runs (handlers, conditions of `wait_until`), so those may call back in.
 
-mod moving;
+mod deliver;
+pub(crate) mod driver;
+pub(crate) mod handlers;
 mod waiting;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use bowline_base::doorbell::WakeSet;
-use bowline_base::slab::Key;
+use bowline_base::slab::{Key, Slab};
 use bowline_base::worker_lock::WorkerLock;
 use bowline_model::transport::Costs;
-use bowline_uct::{Caps, EpId, Iface};
+use bowline_uct::{Caps, Iface};
 
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
-use crate::am::Handlers;
-use crate::async_progress::InstalledDriver;
 use crate::book::Book;
-use crate::close::KeyUse;
-use crate::endpoint::Watchers;
-use crate::engine::{Counters, Engine};
+use crate::engine::{Engine, Inner};
 use crate::error::{ConnectError, OpError, SpaceError, WorkerError};
-use crate::explain::AtEnd;
 use crate::introduce::Introductions;
-use crate::keepalive::Rounds;
 use crate::lanes::{BUDGET, Lane};
 use crate::matching::{self, EngineKind, MatchEngine as _};
+use crate::measured;
 use crate::peer::{Ep, PeerState};
+use crate::proto;
 use crate::settings::{self, Options, RndvScheme};
 use crate::space::{Lost, SpaceOptions};
+use crate::state::counters::{AtEnd, Counters};
+use crate::state::keepalive::Rounds;
+use crate::state::wakeup::Wakeup;
 use crate::wait::{FailureSource, Waiter};
-use crate::wakeup::Wakeup;
 use crate::wire;
+
+use driver::InstalledDriver;
+pub use driver::{ProgressDriver, WatchedReceive};
+pub(crate) use handlers::Place;
+pub use handlers::{AmHandler, AmKept, AmMessage, CompletionHandler, ErrorHandler};
+use handlers::{Handlers, Watchers};
 
 /// What a worker is made of.
 pub struct WorkerParts {
@@ -62,47 +66,14 @@ impl std::fmt::Debug for WorkerParts {
     }
 }
 
-/// What a call borrows.
-pub(crate) struct Inner {
-    pub(crate) lanes: Vec<Lane>,
-    pub(crate) engine: Engine,
-    pub(crate) own_address: Vec<u8>,
-    pub(crate) failures: Option<Box<dyn FailureSource>>,
-    pub(crate) failure_generation: u32,
-    pub(crate) looks: u32,
-    /// The one lane to poll, where there is just one.
-    pub(crate) only: Option<usize>,
-    /// Open keys of peers' memory by the transport's endpoint that they were opened for.
-    pub(crate) keys_open: HashMap<(usize, EpId), KeyUse>,
-    /// Asking after silent peers.
-    pub(crate) rounds: Rounds,
-    /// What only sleepers need.
-    pub(crate) wakeup: Wakeup,
-    /// Where addresses of peers are that nobody has talked to yet.
-    pub(crate) book: Book,
-    /// Requests by socket address.
-    pub(crate) introductions: Introductions,
-    /// What is told of it at its end.
-    pub(crate) at_end: AtEnd,
-    /// What to sleep on; made at the first sleep, and anew when another lane is polled.
-    pub(crate) descriptors: Option<Arc<WakeSet>>,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if let Some(report) = self.at_end.0.take() {
-            report(&self.engine.counters);
-        }
-        self.leak_written_buffers();
-    }
-}
-
 /// A worker. See the crate's text.
 pub struct Worker {
     /// First: it is gone before what it drives.
     pub(crate) installed: InstalledDriver,
     pub(crate) inner: WorkerLock<Inner>,
     pub(crate) handlers: RefCell<Handlers>,
+    /// What is called when a request is complete; the engine names them by their keys.
+    pub(crate) callbacks: RefCell<Slab<CompletionHandler>>,
     pub(crate) waiter: RefCell<Box<dyn Waiter>>,
     pub(crate) sleeps: Cell<u64>,
     /// Looks since the last one that found something; see [`Worker::look`].
@@ -111,7 +82,7 @@ pub struct Worker {
     pub(crate) called: Cell<&'static str>,
     /// Which sleep on the worker's descriptor nobody has ended yet, as far as is known.
     pub(crate) slept_on: Cell<Option<u64>>,
-    /// Who is told of the end of an endpoint.
+    /// What is called at the end of an endpoint.
     pub(crate) watchers: RefCell<Watchers>,
 }
 
@@ -142,6 +113,7 @@ impl Worker {
             return Err(WorkerError::TooManyLanes);
         }
         let conditions = settings::conditions(&parts.config);
+        let protocols = proto::all();
         let mut lanes = Vec::new();
         let mut addresses = Vec::new();
         for iface in parts.lanes {
@@ -152,7 +124,7 @@ impl Worker {
             addresses
                 .push(LaneAddress { provider: attr.provider.to_owned(), address: iface.address() });
             let costs = costs.of(attr.provider, attr.caps.contains(Caps::INTER_NODE));
-            lanes.push(Lane::new(iface, costs, conditions));
+            lanes.push(Lane::new(iface, costs, conditions, &protocols.all));
         }
         let own = WorkerAddress {
             job: parts.job,
@@ -164,7 +136,9 @@ impl Worker {
         };
         let options = Options::of(&parts.config);
         let actions = BUDGET as usize * lanes.len();
-        let engine = Engine::new(lanes.len(), parts.job, options, actions);
+        let mut engine = Engine::new(lanes.len(), parts.job, options, actions, protocols);
+        engine.meter = measured::meter(parts.waiter.clock(), &options);
+        measured::prepare(&mut engine.meter, &lanes, &engine.protocols);
         let mut inner = Inner {
             lanes,
             engine,
@@ -179,6 +153,7 @@ impl Worker {
             book: Book::default(),
             introductions: Introductions::default(),
             at_end: AtEnd::default(),
+            background: None,
             descriptors: None,
         };
         for lane in 0..inner.lanes.len() {
@@ -190,6 +165,7 @@ impl Worker {
             installed: InstalledDriver::default(),
             inner: WorkerLock::new(inner),
             handlers: RefCell::default(),
+            callbacks: RefCell::default(),
             waiter: RefCell::new(parts.waiter),
             sleeps: Cell::new(0),
             vain: Cell::new(0),
@@ -227,7 +203,7 @@ impl Worker {
                 (_, None) => Ok(inner.engine.ep(known)),
             };
         }
-        // Whether there is a way is asked now, so that the error comes with its reasons.
+        // Whether there is a route is asked now, so that the error comes with its reasons.
         inner.route(&parsed)?;
         let index = inner.engine.meet(parsed);
         Ok(inner.engine.ep(index))
@@ -257,7 +233,7 @@ impl Worker {
             }
         }
         space.engine = fresh;
-        space.careful = engine.options.rndv_scheme == RndvScheme::Rtr;
+        space.checks_receives = engine.options.rndv_scheme == RndvScheme::Rtr;
         space.options = options;
         engine.inherit_deaths(id);
         Ok(())
@@ -269,7 +245,7 @@ impl Worker {
     }
 
     /// Drops those of them for whose space and tag `stale` says that nobody will receive them. Their
-    /// senders are told as in [`close_space`](Self::close_space).
+    /// senders are notified as in [`close_space`](Self::close_space).
     pub fn drop_early(&self, mut stale: impl FnMut(u32, u64) -> bool) {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
@@ -301,7 +277,7 @@ impl Worker {
     }
 
     /// Closes a space: receives in it are cancelled, messages that wait in it dropped. Senders of
-    /// synchronous or fetched messages among them are told.
+    /// synchronous or fetched messages among them are notified.
     pub fn close_space(&self, id: u32) {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
@@ -309,7 +285,9 @@ impl Worker {
             return;
         };
         let (mut posted, mut waiting) = (Vec::new(), Vec::new());
-        space.engine.remove_posted_where(&mut |_| true, &mut posted);
+        let mut single = engine.spaces.take_single();
+        space.remove_posted_where(id, &mut single, &mut |_| true, &mut posted);
+        engine.spaces.put_single(single);
         space.engine.unexpected_values(&mut waiting);
         for value in posted {
             engine.fail(Key::from_wire(value), OpError::Cancelled);
@@ -335,8 +313,8 @@ impl Worker {
     }
 
     /// [`progress`](Self::progress) for a caller that comes again and again instead of waiting: after as
-    /// many vain looks as a wait spins, each gives the processor to another thread.
-    pub fn look(&self) -> u32 {
+    /// many calls in vain as a wait spins, each gives the processor to another thread.
+    pub fn progress_or_yield(&self) -> u32 {
         let events = self.progress();
         if events > 0 {
             self.vain.set(0);

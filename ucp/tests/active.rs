@@ -88,7 +88,7 @@ fn a_short_room_cuts_a_message_and_its_sender_is_done() {
         let receive = receiver.am_recv(message, RecvBuf::owned(vec![0; 10])).expect("posted");
         pair.until(|| receiver.is_complete(receive));
         let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
-        assert_eq!(status.outcome, Err(OpError::Truncated { message: 5000, room: 10 }));
+        assert_eq!(status.outcome, Err(OpError::Truncated { message: 5000, capacity: 10 }));
         assert_eq!(bytes.expect("owned"), &pattern(5000, 3)[..10]);
         if let Sent::Pending(id) = sent {
             assert_eq!(pair.finish(0, id).outcome, Ok(()));
@@ -137,7 +137,7 @@ fn kept_data_moves_and_stays() {
 }
 
 #[test]
-fn headers_have_a_limit_that_is_told() {
+fn headers_have_a_limit_that_can_be_asked_for() {
     for threshold in ["0", "64m"] {
         let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", threshold)]);
         let [sender, receiver] = &pair.workers;
@@ -161,10 +161,10 @@ fn headers_have_a_limit_that_is_told() {
     }
 }
 
-/// The receiver never connected: it answers whoever the message came from, and a handler may do
+/// The receiver never connected: it answers the sender of the message, and a handler may do
 /// that, receive, and progress.
 #[test]
-fn a_handler_answers_a_stranger() {
+fn a_handler_answers_a_peer_never_connected_to() {
     let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
     let [asks, answers] = &pair.workers;
     let got = keep_all(asks);
@@ -196,7 +196,7 @@ fn a_handler_answers_a_stranger() {
     assert_eq!(bytes, Some(pattern(777, 6)));
 }
 
-/// Whichever step a rank dies in, whoever waits for it gets an error or what it waited for.
+/// Whichever step a rank dies in, a rank that waits for it gets an error or what it waited for.
 #[test]
 fn a_death_at_any_step_leaves_nobody_waiting() {
     for way in WAYS {

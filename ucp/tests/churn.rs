@@ -101,7 +101,7 @@ impl Site {
     }
 
     /// One look of everybody; whether anything happened.
-    fn turn(&self, clients: &[&Client]) -> bool {
+    fn round(&self, clients: &[&Client]) -> bool {
         let mut events = self.server.progress();
         for client in clients {
             events += client.worker.progress();
@@ -113,7 +113,7 @@ impl Site {
     fn until(&self, clients: &[&Client], done: impl Fn() -> bool) {
         let mut idle = 0;
         while !done() {
-            idle = if self.turn(clients) { 0 } else { idle + 1 };
+            idle = if self.round(clients) { 0 } else { idle + 1 };
             assert!(idle < 200 || done(), "nothing is under way, yet it is not done");
         }
     }
@@ -121,11 +121,11 @@ impl Site {
     fn settle(&self, clients: &[&Client]) {
         let mut idle = 0;
         while idle < 70 {
-            idle = if self.turn(clients) { 0 } else { idle + 1 };
+            idle = if self.round(clients) { 0 } else { idle + 1 };
         }
     }
 
-    /// The endpoint from which the server was told of a client.
+    /// The endpoint of the client of which the server was notified.
     fn endpoint_of(&self, client: &Client) -> Ep {
         self.until(&[client], || self.saw(client.number).is_some());
         self.saw(client.number).expect("it was waited for")
@@ -218,8 +218,8 @@ fn is_over(worker: &Worker, ep: Ep) {
     assert_eq!(worker.stream_recv_data(ep).expect_err("it is over"), CLOSED);
     assert_eq!(worker.am_max_header(ep).expect_err("it is over"), CLOSED);
     assert_eq!(worker.flush_ep(ep).expect_err("it is over"), CLOSED);
-    let told = worker.on_error(ep, Box::new(|_, _, _| panic!("it is over")));
-    assert_eq!(told.expect_err("it is over"), CLOSED);
+    let reported = worker.on_error(ep, Box::new(|_, _, _| panic!("it is over")));
+    assert_eq!(reported.expect_err("it is over"), CLOSED);
     let key = worker.rkey_unpack(ep, &[0; 12]).expect_err("it is over");
     assert!(matches!(key, RmaError::Peer(CLOSED)), "{key}");
     assert!(matches!(worker.close(ep, CloseMode::Flush), Ok(Sent::Done)));

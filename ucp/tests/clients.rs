@@ -126,9 +126,9 @@ fn send(from: &Worker, to: Ep, at: &Worker, tag: u64, bytes: &[u8]) {
 
 /// The endpoints of clients that said something, and those that have ended.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<(Vec<Ep>, Vec<Ep>)>>);
+struct Reported(Arc<Mutex<(Vec<Ep>, Vec<Ep>)>>);
 
-impl Told {
+impl Reported {
     fn said(&self) -> Option<Ep> {
         self.0.lock().expect("no test panics with it").0.last().copied()
     }
@@ -143,8 +143,8 @@ fn serve(open: fn(u64) -> Worker, name: &'static str) {
     let clients = std::env::var(CLIENTS).map_or(SOME, |text| text.parse().expect("a number"));
     let _dog = (clients <= SOME).then(|| Watchdog::start(name, "one client after the other"));
     let server = open(1);
-    let told = Told::default();
-    let hears = told.clone();
+    let reported = Reported::default();
+    let hears = reported.clone();
     server.am_handler(
         5,
         Box::new(move |worker, message| {
@@ -166,8 +166,8 @@ fn serve(open: fn(u64) -> Worker, name: &'static str) {
         let to = client.connect(&server.address()).expect("the server is there");
         let said = client.am_send(to, 5, &[], SendBuf::owned(number.to_le_bytes().to_vec()));
         end(&client, said, &both);
-        until(&both, || told.said().is_some());
-        let ep = told.said().expect("it was waited for");
+        until(&both, || reported.said().is_some());
+        let ep = reported.said().expect("it was waited for");
         send(&client, to, &server, number, &number.to_le_bytes());
         let answer = if number % 8 == 0 { &long[..] } else { &long[..100] };
         send(&server, ep, &client, number, answer);
@@ -184,9 +184,9 @@ fn serve(open: fn(u64) -> Worker, name: &'static str) {
         }
         drop(client);
         if number % 4 == 0 || number % 4 == 3 {
-            until(&[&server], || told.ended() > before);
+            until(&[&server], || reported.ended() > before);
         }
-        *told.0.lock().expect("no test panics with it") = Default::default();
+        *reported.0.lock().expect("no test panics with it") = Default::default();
         before = 0;
         let count = server.peer_count();
         assert!(count.places <= PLACES, "{count:?} after {number} clients");

@@ -12,16 +12,16 @@ const CLOSED: OpError = OpError::PeerFailed(PeerFailure::Closed);
 
 /// What an error handler was called with.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<PeerFailure>>>);
+struct Reported(Arc<Mutex<Vec<PeerFailure>>>);
 
-impl Told {
+impl Reported {
     fn options(&self) -> EpOptions {
-        let told = self.clone();
+        let reported = self.clone();
         let on_error: bowline_ucp::ErrorHandler = Box::new(move |worker, ep, how| {
             // No borrow is held: the handler may ask, and send in vain.
             assert!(worker.ep_info(ep).is_some());
             worker.progress();
-            told.0.lock().expect("no test panics with it").push(how);
+            reported.0.lock().expect("no test panics with it").push(how);
         });
         EpOptions { errors: ErrorMode::Peer, on_error: Some(on_error) }
     }
@@ -49,7 +49,7 @@ fn an_endpoint_that_was_never_used_closes_at_once() {
     assert_ne!(ep, again, "a closed endpoint stays closed");
 }
 
-/// Everything sent before a close that waits arrives, by every protocol, and the peer is told in
+/// Everything sent before a close that waits arrives, by every protocol, and the peer is notified in
 /// order.
 #[test]
 fn a_close_that_waits_delivers_everything() {
@@ -58,9 +58,9 @@ fn a_close_that_waits_delivers_everything() {
             let settings =
                 [("BOWLINE_RNDV_THRESHOLD", threshold), ("BOWLINE_EAGER_SHARE_FIRST", "1g")];
             let sides = Sides::new(2, small(slots, seed), &settings);
-            let told = [Told::default(), Told::default()];
+            let reported = [Reported::default(), Reported::default()];
             let to = sides.workers[0]
-                .connect_with(&sides.workers[1].address(), told[0].options())
+                .connect_with(&sides.workers[1].address(), reported[0].options())
                 .expect("reachable");
             let lengths = [3, 40, 9000, 100_000, 0, 70_000];
             let mut sends = Vec::new();
@@ -69,7 +69,8 @@ fn a_close_that_waits_delivers_everything() {
                 sends.push(sides.send(0, to, vec![at as u8; len], mode).expect("sent"));
             }
             let back = sides.connect(1, 0);
-            let (worker, handler) = (&sides.workers[1], told[1].options().on_error.expect("one"));
+            let (worker, handler) =
+                (&sides.workers[1], reported[1].options().on_error.expect("one"));
             worker.on_error(back, handler).expect("it is new");
             let close = sides.workers[0].close(to, CloseMode::Flush).expect("it is open");
             assert!(matches!(
@@ -78,7 +79,7 @@ fn a_close_that_waits_delivers_everything() {
             ));
             let again = sides.workers[0].connect(&sides.workers[1].address());
             assert!(matches!(again, Err(ConnectError::Closing { rank: 1 })), "{again:?}");
-            sides.turns(500);
+            sides.rounds(500);
             let Sent::Pending(id) = close else { panic!("nobody has received yet") };
             assert!(!sides.workers[0].is_complete(id), "synchronous messages are not matched");
             let receives: Vec<_> = lengths.iter().map(|&len| sides.recv(1, len)).collect();
@@ -92,8 +93,8 @@ fn a_close_that_waits_delivers_everything() {
                 assert_eq!(status.outcome, Ok(()));
                 assert_eq!(bytes, Some(vec![at as u8; lengths[at]]));
             }
-            assert_eq!(told[1].all(), [PeerFailure::Closed], "told once, and in order");
-            assert_eq!(told[0].all(), [], "whoever closes is not told");
+            assert_eq!(reported[1].all(), [PeerFailure::Closed], "reported once, and in order");
+            assert_eq!(reported[0].all(), [], "the closer is not notified");
             let state = |at: usize, ep| sides.workers[at].ep_info(ep).expect("it was there").state;
             assert_eq!(state(0, to), EpState::Ended(PeerFailure::Closed));
             assert_eq!(state(1, back), EpState::Ended(PeerFailure::Closed));
@@ -131,7 +132,7 @@ fn connecting_after_a_close_makes_a_fresh_endpoint() {
             if let Some(Ok(second)) = second {
                 assert_eq!(sides.end(to, second).outcome, Ok(()));
             }
-            sides.turns(200);
+            sides.rounds(200);
         }
         let counters = sides.workers[0].counters();
         assert_eq!(counters.stray, 0);
@@ -152,7 +153,7 @@ fn a_forced_close_cancels_what_is_under_way() {
         };
         if read {
             // Its envelope has arrived, and the receive reads piece by piece.
-            sides.turns(200);
+            sides.rounds(200);
         }
         let receive = sides.recv(1, 300_000);
         sides.workers[1].progress();
@@ -160,7 +161,7 @@ fn a_forced_close_cancels_what_is_under_way() {
         assert_eq!(
             sides.workers[0].is_complete(send),
             !read,
-            "whoever may be read from stays, everything else ends"
+            "a peer that may be read from stays, everything else ends"
         );
         assert_eq!(sides.end(0, Ok(close)).outcome, Ok(()));
         let outcome = sides.workers[0].take(send).expect("it has ended").outcome;
@@ -184,7 +185,7 @@ fn a_close_that_waits_too_long_is_forced() {
     let to = sides.connect(0, 1);
     let send = sides.send(0, to, vec![1; 5000], SendMode::Standard).expect("offered");
     let close = sides.workers[0].close(to, CloseMode::Flush).expect("open");
-    sides.turns(300);
+    sides.rounds(300);
     let again = sides.workers[0].close(to, CloseMode::Flush);
     assert!(matches!(again, Err(OpError::EndpointClosed)), "{again:?}");
     let forced = sides.workers[0].close(to, CloseMode::Force);
@@ -197,26 +198,43 @@ fn a_close_that_waits_too_long_is_forced() {
     assert_eq!(sides.workers[1].take(receive).expect("done").outcome, Err(CLOSED));
 }
 
+/// A send that the peer's answer ends is its user's at once: no peer can read its buffer any more then.
+#[test]
+fn memory_of_a_cancelled_send_is_closed_before_its_user_has_it() {
+    let options =
+        NetworkOptions { exposes: true, whole_process: false, ..NetworkOptions::default() };
+    let sides = Sides::new(2, options, &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+    let to = sides.connect(0, 1);
+    let sent = sides.send(0, to, vec![1; 5000], SendMode::Standard);
+    let Ok(Sent::Pending(send)) = sent else { panic!("nobody has received it: {sent:?}") };
+    sides.rounds(300);
+    assert_eq!(sides.network.memories(0), 1, "the receiver may read it");
+    let close = sides.workers[0].close(to, CloseMode::Force);
+    sides.until(|| sides.workers[0].is_complete(send));
+    assert_eq!(sides.network.memories(0), 0, "it is open, and its user's");
+    assert_eq!(sides.end(0, close).outcome, Ok(()));
+}
+
 /// What the peer was doing when it hears of a close ends with an error that says so, and its handler
 /// is called once.
 #[test]
-fn the_peer_of_a_close_is_told_in_order() {
+fn the_peer_of_a_close_is_notified_in_order() {
     let settings = [("BOWLINE_RNDV_THRESHOLD", "0")];
     let sides = Sides::new(2, NetworkOptions::default(), &settings);
-    let (told, there) = (Told::default(), sides.connect(0, 1));
-    let back = sides.workers[1].connect_with(&sides.workers[0].address(), told.options());
+    let (reported, there) = (Reported::default(), sides.connect(0, 1));
+    let back = sides.workers[1].connect_with(&sides.workers[0].address(), reported.options());
     let back = back.expect("reachable");
     let sent = sides.send(0, there, vec![], SendMode::Standard);
     let receive = sides.recv(1, 0);
     sides.until(|| sides.workers[1].is_complete(receive));
     let waits = sides.send(1, back, vec![1; 100], SendMode::Standard);
-    sides.turns(100);
+    sides.rounds(100);
     let _ = sides.end(0, sent);
     let close = sides.workers[0].close(there, CloseMode::Flush);
     assert_eq!(sides.end(0, close).outcome, Ok(()), "an unmatched message does not hold it up");
     assert_eq!(sides.end(1, waits).outcome, Err(CLOSED));
-    sides.turns(200);
-    assert_eq!(told.all(), [PeerFailure::Closed]);
+    sides.rounds(200);
+    assert_eq!(reported.all(), [PeerFailure::Closed]);
     assert!(
         sides.workers[0].probe(&crate::sides::ANY).is_none(),
         "its message lies nowhere any more"
@@ -258,17 +276,17 @@ fn a_close_ends_when_the_peer_dies() {
         for steps in 0..60 {
             let settings = [("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_EAGER_SHARE_FIRST", "1g")];
             let sides = Sides::new(2, small(3, u64::from(steps)), &settings);
-            let told = Told::default();
+            let reported = Reported::default();
             let to = sides.workers[0]
-                .connect_with(&sides.workers[1].address(), told.options())
+                .connect_with(&sides.workers[1].address(), reported.options())
                 .expect("reachable");
             let sends: Vec<_> = (0..4)
                 .map(|at| sides.send(0, to, vec![at; 20_000], SendMode::Standard).expect("sent"))
                 .collect();
             let _ = sides.recv(1, 20_000);
-            sides.turns(20);
+            sides.rounds(20);
             let close = sides.workers[0].close(to, mode).expect("open");
-            sides.turns(steps);
+            sides.rounds(steps);
             sides.network.kill(1);
             let outcome = sides.end(0, Ok(close)).outcome;
             match mode {
@@ -278,25 +296,25 @@ fn a_close_ends_when_the_peer_dies() {
             for send in sends {
                 let _ = sides.end(0, Ok(send));
             }
-            assert_eq!(told.all(), [], "the endpoint was closed here");
+            assert_eq!(reported.all(), [], "the endpoint was closed here");
         }
     }
 }
 
-/// A peer that dies is told of once, to the endpoint's handler, with the kind.
+/// The death of a peer is reported once, to the endpoint's handler, with the kind.
 #[test]
-fn a_death_is_told_to_the_handler() {
+fn a_death_is_reported_to_the_handler() {
     let sides = Sides::new(2, NetworkOptions::default(), &[]);
-    let told = Told::default();
-    let to = sides.workers[0].connect_with(&sides.workers[1].address(), told.options());
+    let reported = Reported::default();
+    let to = sides.workers[0].connect_with(&sides.workers[1].address(), reported.options());
     let to = to.expect("reachable");
     let sent = sides.send(0, to, vec![1], SendMode::Standard);
     sides.end(0, sent).outcome.expect("it is there");
-    sides.turns(50);
+    sides.rounds(50);
     sides.network.kill(1);
-    sides.until(|| !told.all().is_empty());
-    sides.turns(50);
-    assert_eq!(told.all(), [PeerFailure::Died]);
+    sides.until(|| !reported.all().is_empty());
+    sides.rounds(50);
+    assert_eq!(reported.all(), [PeerFailure::Died]);
     assert!(matches!(sides.workers[0].close(to, CloseMode::Flush), Ok(Sent::Done)));
 }
 

@@ -1,5 +1,5 @@
 //! Messages that receiver and sender copy together, over shared memory, both driven by one thread:
-//! every order of their turns that a schedule of bits can say, and either side away for good.
+//! every order of their rounds that a schedule of bits can say, and with either side gone.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
@@ -114,12 +114,12 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
-    /// Several messages at once, of any length, into buffers that may be too short; who has a turn
+    /// Several messages at once, of any length, into buffers that may be too short; which side runs
     /// when is random, and now and then one of the two has none for long.
     #[test]
-    fn everything_arrives_whatever_the_order_of_turns(
+    fn everything_arrives_in_any_order_of_rounds(
         messages in proptest::collection::vec((LEAST..700_000usize, 0..3u8), 1..5),
-        turns in proptest::collection::vec((any::<bool>(), 1..40u8), 1..40),
+        rounds in proptest::collection::vec((any::<bool>(), 1..40u8), 1..40),
     ) {
         let pair = Pair::new();
         let mut under_way = Vec::new();
@@ -130,7 +130,7 @@ proptest! {
             let send = pair.send(tag, data.clone());
             under_way.push((send, pair.receive(tag, room), data, room));
         }
-        for &(receiver, many) in &turns {
+        for &(receiver, many) in &rounds {
             let worker = if receiver { &pair.receiver } else { &pair.sender };
             for _ in 0..many {
                 worker.progress();
@@ -140,7 +140,7 @@ proptest! {
             pair.until(|| pair.sender.is_complete(send) && pair.receiver.is_complete(receive));
             prop_assert_eq!(pair.sender.take(send).map(|status| status.outcome), Some(Ok(())));
             let (outcome, bytes) = pair.received(receive);
-            let cut = Err(OpError::Truncated { message: data.len() as u64, room: room as u64 });
+            let cut = Err(OpError::Truncated { message: data.len() as u64, capacity: room as u64 });
             prop_assert_eq!(outcome, if room < data.len() { cut } else { Ok(()) });
             prop_assert!(bytes == data[..room], "the bytes of a message of {}", data.len());
         }
@@ -208,23 +208,23 @@ fn the_receiver_goes_on_alone() {
 /// A sender that has helped and then computes is not waited for either, however far it came.
 #[test]
 fn a_sender_that_goes_away_is_not_waited_for() {
-    for turns in 1..20 {
+    for rounds in 1..20 {
         let pair = Pair::new();
         let data = pattern(1 << 20, 1);
         let (send, receive) = (pair.send(1, data.clone()), pair.receive(1, data.len()));
         for _ in 0..5 {
             pair.receiver.progress();
         }
-        for _ in 0..turns {
+        for _ in 0..rounds {
             pair.sender.progress();
         }
         for _ in 0..1000 {
             pair.receiver.progress();
         }
-        assert!(pair.receiver.is_complete(receive), "the sender went after {turns} turns");
+        assert!(pair.receiver.is_complete(receive), "the sender went after {rounds} rounds");
         assert!(pair.received(receive).1 == data);
         pair.until(|| pair.sender.is_complete(send));
-        assert!(turns < 5 || pair.sender.counters().helped > 0);
+        assert!(rounds < 5 || pair.sender.counters().helped > 0);
     }
 }
 
@@ -241,17 +241,17 @@ fn messages_beyond_the_cursors_arrive() {
     }
 }
 
-/// Either side may die at any turn: the other one's operation ends, with an error unless the
+/// Either side may die in any round: the other one's operation ends, with an error unless the
 /// message was whole.
 #[test]
-fn either_side_may_die_in_any_turn() {
-    for turns in 0..40 {
+fn either_side_may_die_in_any_round() {
+    for rounds in 0..40 {
         for receiver_dies in [false, true] {
             let pair = Pair::new();
             let data = pattern(1 << 20, 1);
             let (send, receive) = (pair.send(1, data.clone()), pair.receive(1, data.len()));
-            for turn in 0..turns {
-                if turn % 3 == 0 {
+            for round in 0..rounds {
+                if round % 3 == 0 {
                     pair.sender.progress()
                 } else {
                     pair.receiver.progress()
@@ -263,13 +263,13 @@ fn either_side_may_die_in_any_turn() {
             } else {
                 (sender, 0, &receiver, receive)
             };
-            // As a crash: nothing is closed, and the launcher tells of it.
+            // As a crash: nothing is closed, and the launcher reports it.
             std::mem::forget(dead);
             job.mark_dead(rank);
             for _ in 0..10_000 {
                 survivor.progress();
             }
-            assert!(survivor.is_complete(id), "died after {turns} turns, rank {rank}");
+            assert!(survivor.is_complete(id), "died after {rounds} rounds, rank {rank}");
             let (status, bytes) = survivor.take_with_buffer(id).expect("complete");
             match status.outcome {
                 Ok(()) if !receiver_dies => assert!(bytes.is_some_and(|bytes| bytes == data)),
@@ -282,13 +282,13 @@ fn either_side_may_die_in_any_turn() {
 
 /// A receiver that is dropped while its sender is about to help leaves nothing to write to.
 #[test]
-fn a_receiver_is_dropped_at_any_turn() {
-    for turns in 0..40 {
+fn a_receiver_is_dropped_in_any_round() {
+    for rounds in 0..40 {
         let pair = Pair::new();
         let data = pattern(1 << 20, 1);
         let (send, _) = (pair.send(1, data.clone()), pair.receive(1, data.len()));
-        for turn in 0..turns {
-            if turn % 3 == 0 {
+        for round in 0..rounds {
+            if round % 3 == 0 {
                 pair.sender.progress()
             } else {
                 pair.receiver.progress()
@@ -300,12 +300,12 @@ fn a_receiver_is_dropped_at_any_turn() {
         for _ in 0..10_000 {
             sender.progress();
         }
-        assert_eq!(sender.counters().helped, helped, "it wrote after {turns} turns");
-        assert!(sender.is_complete(send), "dropped after {turns} turns");
+        assert_eq!(sender.counters().helped, helped, "it wrote after {rounds} rounds");
+        assert!(sender.is_complete(send), "dropped after {rounds} rounds");
     }
 }
 
-/// Either side closes its endpoint, in both ways, at any turn of a message that both copy: everything
+/// Either side closes its endpoint, in both modes, in any round of a message that both copy: everything
 /// ends, and what is said to have arrived is whole.
 #[test]
 fn either_side_closes_in_the_middle() {
@@ -313,13 +313,13 @@ fn either_side_closes_in_the_middle() {
     for mode in [CloseMode::Flush, CloseMode::Force] {
         for by_sender in [true, false] {
             let mut whole = 0;
-            for turns in 0..60 {
+            for rounds in 0..60 {
                 let pair = Pair::new();
-                let data = pattern(1 << 20, turns);
+                let data = pattern(1 << 20, rounds);
                 let back = pair.receiver.connect(&pair.sender.address()).expect("reachable");
                 let (send, receive) = (pair.send(7, data.clone()), pair.receive(7, data.len()));
-                for turn in 0..turns {
-                    let worker = if turn % 3 == 0 { &pair.sender } else { &pair.receiver };
+                for round in 0..rounds {
+                    let worker = if round % 3 == 0 { &pair.sender } else { &pair.receiver };
                     worker.progress();
                 }
                 let (worker, ep) =
@@ -343,7 +343,7 @@ fn either_side_closes_in_the_middle() {
                 assert!(known.contains(&sent) || sent == refused, "{mode:?}: {sent:?}");
                 assert!(known.contains(&received), "{mode:?}: {received:?}");
                 if received.is_ok() {
-                    assert!(bytes == data, "{mode:?} after {turns} turns: the bytes changed");
+                    assert!(bytes == data, "{mode:?} after {rounds} rounds: the bytes changed");
                     whole += 1;
                 }
                 if by_sender && mode == CloseMode::Flush {

@@ -81,12 +81,12 @@ fn messages() -> impl Strategy<Value = Message> {
     )
 }
 
-/// What is in the room, and how the receive ended.
+/// What is in the buffer, and how the receive ended.
 #[track_caller]
 fn check(message: &Message, data: &[u8], world: &World, id: RequestId) {
     let (status, handle) = world.receiver().take_with_handle(id).expect("it is complete");
     let (room, fits) = (message.room(), message.room().min(message.len));
-    let truncated = OpError::Truncated { message: message.len as u64, room: room as u64 };
+    let truncated = OpError::Truncated { message: message.len as u64, capacity: room as u64 };
     let outcome = if fits < message.len { Err(truncated) } else { Ok(()) };
     assert_eq!((status.outcome, status.length), (outcome, message.len as u64));
     let found = content(&message.to, handle);

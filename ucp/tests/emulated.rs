@@ -270,7 +270,7 @@ enum Do {
     Put(usize, usize),
     Get(usize, usize),
     Add(usize),
-    Turns(u32),
+    Rounds(u32),
 }
 
 fn programs() -> impl Strategy<Value = Vec<Do>> {
@@ -279,7 +279,7 @@ fn programs() -> impl Strategy<Value = Vec<Do>> {
         3 => (0..60_000_usize, len()).prop_map(|(at, len)| Do::Put(at, len)),
         3 => (0..60_000_usize, len()).prop_map(|(at, len)| Do::Get(at, len)),
         2 => (0..8_000_usize).prop_map(Do::Add),
-        1 => (0..30_u32).prop_map(Do::Turns),
+        1 => (0..30_u32).prop_map(Do::Rounds),
     ];
     proptest::collection::vec(one, 1..40)
 }
@@ -319,7 +319,7 @@ proptest! {
                     let posted = worker.atomic_post(far.key, far.base + at as u64, op.0, op.1);
                     prop_assert_eq!(posted, Ok(()));
                 }
-                Do::Turns(count) => far.sides.turns(count),
+                Do::Rounds(count) => far.sides.rounds(count),
             }
         }
         prop_assert_eq!(far.sides.end(0, worker.flush_begin()).outcome, Ok(()));

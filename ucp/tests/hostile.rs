@@ -149,7 +149,7 @@ impl Forger {
     }
 
     /// Posts a message, waiting for room while `victim` makes progress.
-    fn tells(&mut self, victim: &Worker, id: u8, words: [u64; 2], payload: &[u8]) {
+    fn posts(&mut self, victim: &Worker, id: u8, words: [u64; 2], payload: &[u8]) {
         while !self.says(id, words, payload) {
             self.step(victim);
         }

@@ -75,7 +75,7 @@ fn credit_comes_back() {
     assert_eq!(pair.workers[0].counters().credit_exhausted, 0);
 }
 
-/// Whatever else there is of the id takes the ordinary way, and nothing overtakes it there.
+/// Whatever else there is of the id goes to the ordinary handler, and nothing overtakes it there.
 #[test]
 fn messages_that_wait_are_not_overtaken() {
     let pair = Pair::new(

@@ -1,4 +1,4 @@
-//! Asking after silent peers, in a network that tells nobody of deaths.
+//! Asking after silent peers, in a network that reports no deaths.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use bowline_ucp::{CloseMode, EpOptions, ErrorMode, OpError, PeerFailure, SendMod
 const SECOND: u64 = 1_000_000_000;
 
 fn quiet(checks: bool) -> NetworkOptions {
-    NetworkOptions { tells_deaths: false, checks, ..NetworkOptions::default() }
+    NetworkOptions { reports_deaths: false, checks, ..NetworkOptions::default() }
 }
 
 /// Virtual time passes: something is under way from worker 0 to itself all the time, as a stand-in for
@@ -21,13 +21,13 @@ fn pass(sides: &Sides, ns: u64) {
     while sides.network.now() < end {
         let _ = sides.send(0, to, vec![], SendMode::Standard);
         let receive = sides.recv(2, 0);
-        sides.turns(80);
+        sides.rounds(80);
         sides.workers[2].cancel(receive);
         let _ = sides.workers[2].take(receive);
     }
 }
 
-/// A network on which each message takes a tenth of a second, so that seconds pass in few turns.
+/// A network on which each message takes a tenth of a second, so that seconds pass in few rounds.
 fn slow(checks: bool) -> NetworkOptions {
     NetworkOptions { latency_ns: SECOND / 10, detect_ns: SECOND / 2, ..quiet(checks) }
 }
@@ -41,8 +41,8 @@ fn a_silent_death_is_noticed() {
     {
         let settings = [("BOWLINE_KEEPALIVE", mode), ("BOWLINE_KEEPALIVE_INTERVAL", "5s")];
         let sides = Sides::new(3, slow(checks), &settings);
-        let told = Arc::new(AtomicU32::new(0));
-        let count = Arc::clone(&told);
+        let reported = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&reported);
         let options = EpOptions {
             errors: if noticed { ErrorMode::Peer } else { ErrorMode::None },
             on_error: Some(Box::new(move |_, _, how| {
@@ -60,7 +60,7 @@ fn a_silent_death_is_noticed() {
         sides.network.kill(1);
         pass(&sides, 20 * SECOND);
         // Relaxed: one thread.
-        assert_eq!(told.load(Ordering::Relaxed), u32::from(noticed), "{checks} {mode}");
+        assert_eq!(reported.load(Ordering::Relaxed), u32::from(noticed), "{checks} {mode}");
         assert_eq!(sides.workers[0].counters().asked_after > 0, noticed);
         if noticed {
             let sent = sides.send(0, ep, vec![1], SendMode::Standard);
@@ -113,7 +113,7 @@ fn what_cannot_be_noticed_is_not_promised() {
     assert!(fine.is_ok(), "the transport notices: {fine:?}");
 }
 
-/// A round asks after no more than a batch of peers in one turn, and after all of them in the end.
+/// A round asks after no more than a batch of peers in one call, and after all of them in the end.
 #[test]
 fn a_round_goes_in_batches() {
     let settings = [("BOWLINE_KEEPALIVE_INTERVAL", "1s"), ("BOWLINE_KEEPALIVE_BATCH", "4")];

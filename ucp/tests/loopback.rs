@@ -118,7 +118,7 @@ fn a_long_message_is_cut_and_said_so() {
         let (status, bytes) = worker.take_with_buffer(id).expect("complete");
         assert_eq!(
             status.outcome,
-            Err(OpError::Truncated { message: len as u64, room: 10 }),
+            Err(OpError::Truncated { message: len as u64, capacity: 10 }),
             "{len} bytes"
         );
         assert_eq!(bytes.expect("owned"), &pattern(len, 1)[..10]);
@@ -266,7 +266,7 @@ fn messages_that_nobody_will_receive_can_be_dropped() {
     }
     let spec = MatchSpec { space: 9, source: None, tag: 0, tag_mask: 0 };
     assert!(worker.probe(&spec).is_none(), "the other message of the space is gone");
-    // Who waited for a receiver is told.
+    // A sender that waited for a receiver is notified.
     for ((space, tag), sent) in waiting {
         let Sent::Pending(id) = sent else { continue };
         let outcome = worker.wait(id).outcome;
@@ -389,7 +389,7 @@ fn blocking_receives_take_every_kind_of_message() {
         finish(&worker, sent.expect("sent"));
         let cut = worker.recv_blocking(exactly(3), RecvBuf::owned(vec![0; 4]));
         let cut = cut.expect_err("it is longer than its room");
-        assert_eq!(cut.error(), OpError::Truncated { message: 9, room: 4 });
+        assert_eq!(cut.error(), OpError::Truncated { message: 9, capacity: 4 });
         assert_eq!((cut.status().source, cut.status().tag, cut.status().length), (0, 3, 9));
     }
 }
@@ -451,7 +451,7 @@ fn a_wait_sleeps_when_its_yields_stop_to_pay() {
     worker.wait_until(|| counts.0.lock().unwrap().1 == 5);
     assert_eq!(*counts.0.lock().unwrap(), (3, 5));
 
-    // Waiting for what no message tells of: the same, but the caller is to do the sleeping.
+    // Waiting for what no message announces: the same, but the caller is to do the sleeping.
     *counts.0.lock().unwrap() = (0, 0);
     assert!(!worker.yield_until(None, || false));
     assert_eq!(*counts.0.lock().unwrap(), (3, 0));

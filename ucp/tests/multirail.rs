@@ -8,7 +8,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_model::transport::TransportCosts;
 use bowline_multirail::{MultiRail, Rail};
-use bowline_sim::{Death, Faults, Moment, Network, NetworkOptions, Partition, Random};
+use bowline_sim::{Death, Faults, Moment, Network, NetworkOptions, NetworkPartition, Random};
 use bowline_ucp::{
     Envelope, Ep, Idle, MatchSpec, Members, OpError, RequestId, SendMode, Sent, SpaceOptions,
     Stages, Waiter, Worker, WorkerParts,
@@ -213,7 +213,8 @@ fn mortal(seed: u64, random: &mut Random) -> NetworkOptions {
         }
         _ => {
             let from_ns = random.below(500_000);
-            options.partitions = vec![Partition { from_ns, until_ns: u64::MAX, side: vec![0] }];
+            options.partitions =
+                vec![NetworkPartition { from_ns, until_ns: u64::MAX, side: vec![0] }];
             options.unreachable_ns = random.below(200_000);
         }
     }
@@ -278,7 +279,7 @@ share! {
     every_message_once_3: 1500;
 }
 
-/// The same cases with nothing in reserve: most of them fail, and end all the same.
+/// The same cases with nothing in reserve: most of them fail, and end nevertheless.
 #[test]
 fn without_another_path_they_fail() {
     let mut failed = 0;

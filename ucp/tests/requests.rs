@@ -6,8 +6,8 @@ use crate::pair::{Pair, pattern};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{
-    Completion, Envelope, MatchSpec, OpError, Operation, RequestId, SendMode, Sent, StreamReceived,
-    StreamWant, WaitsFor, Worker,
+    Completion, Envelope, MatchSpec, OpError, OperationKind, RequestId, SendMode, Sent,
+    StreamReceived, StreamWant, WaitsFor, Worker,
 };
 
 const ANY: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
@@ -21,7 +21,7 @@ fn pending(sent: Result<Sent, OpError>) -> RequestId {
 }
 
 #[test]
-fn a_query_tells_what_a_request_waits_for() {
+fn a_query_says_what_a_request_waits_for() {
     let pair = Pair::new(NetworkOptions::default(), &[("BOWLINE_RNDV_THRESHOLD", "100")]);
     let [a, b] = &pair.workers;
     let ask = |worker: &Worker, id| {
@@ -32,13 +32,13 @@ fn a_query_tells_what_a_request_waits_for() {
     let send =
         pending(a.send(pair.eps[0], TO, SendBuf::owned(pattern(900, 1)), SendMode::Standard));
     pair.settle();
-    assert_eq!(ask(a, send), (Operation::TagSend, Some(1), 900, WaitsFor::Receiver));
+    assert_eq!(ask(a, send), (OperationKind::TagSend, Some(1), 900, WaitsFor::Receiver));
     let active = pending(a.am_send(pair.eps[0], 1, b"", SendBuf::owned(pattern(800, 1))));
-    assert_eq!(ask(a, active).0, Operation::AmSend);
+    assert_eq!(ask(a, active).0, OperationKind::AmSend);
     let receive = b.recv(ANY, RecvBuf::owned(vec![0; 1000])).expect("posted");
-    assert_eq!(ask(b, receive), (Operation::Receive, Some(0), 900, WaitsFor::Data));
+    assert_eq!(ask(b, receive), (OperationKind::Receive, Some(0), 900, WaitsFor::Data));
     let later = b.recv(ANY, RecvBuf::owned(vec![0; 10])).expect("posted");
-    assert_eq!(ask(b, later), (Operation::Receive, None, 10, WaitsFor::Arrival));
+    assert_eq!(ask(b, later), (OperationKind::Receive, None, 10, WaitsFor::Arrival));
     let room = RecvBuf::owned(vec![0; 7]);
     let stream = match b.stream_recv(pair.eps[1], room, StreamWant::ALL).expect("alive") {
         StreamReceived::Pending(id) => id,
@@ -47,7 +47,7 @@ fn a_query_tells_what_a_request_waits_for() {
     let _ = a.stream_send(pair.eps[0], SendBuf::owned(vec![1; 3])).expect("alive");
     pair.until(|| b.is_complete(receive));
     pair.settle();
-    assert_eq!(ask(b, stream), (Operation::StreamReceive, Some(0), 7, WaitsFor::Arrival));
+    assert_eq!(ask(b, stream), (OperationKind::StreamReceive, Some(0), 7, WaitsFor::Arrival));
     assert_eq!(b.query(stream).map(|info| info.moved), Some(3));
     assert_eq!(ask(b, receive).3, WaitsFor::Nothing);
     // Asked, tested and looked at, it is still there.

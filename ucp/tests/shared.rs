@@ -92,7 +92,7 @@ fn post(worker: &SharedWorker, tag: u64) -> RequestId {
 }
 
 /// Has a thread sleep for the message with tag 1, and another take it meanwhile by `takes`: the sleeper
-/// must have been woken, or nothing would tell it where transports ring only for what nobody has taken.
+/// must have been woken, or nothing would notify it where transports ring only for what nobody has taken.
 fn takes_what_another_sleeps_for(takes: impl Fn(&SharedWorker, RequestId)) {
     let waiter = Deaf::default();
     let [a, b] = pair_of(|| Box::new(waiter.clone()));
@@ -129,7 +129,7 @@ fn a_wait_that_ends_at_once_wakes_the_sleeper() {
 
 /// A thread that sleeps on the worker's descriptor is a sleeper like one that waits in a call.
 #[test]
-fn another_thread_wakes_whoever_sleeps_on_the_descriptor() {
+fn another_thread_wakes_a_sleeper_on_the_descriptor() {
     let ([a, b], _) = pair();
     let to_a = connect(&b, &a);
     let arm = || {
@@ -176,7 +176,7 @@ fn connect(from: &SharedWorker, to: &SharedWorker) -> Ep {
     from.with(|w| w.connect(&address)).expect("reachable")
 }
 
-/// Many threads on either side exchange messages of all protocols; each gets its own, whoever makes
+/// Many threads on either side exchange messages of all protocols; each gets its own, whichever makes
 /// the progress.
 #[test]
 fn many_threads_share_two_workers() {
@@ -227,12 +227,12 @@ fn nobody_sleeps_with_the_lock() {
         while naps.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
-        // The one at the turn sleeps. This thread goes in and out nevertheless.
+        // The leader sleeps. This thread goes in and out nevertheless.
         for round in 0..50 {
             send(&a, to_b, 100 + round, vec![1; 8]);
             assert_eq!(recv(&b, 100 + round, 8), [1; 8]);
         }
-        // In an order in which the turn has to be handed on.
+        // In an order in which the leader changes.
         for tag in [0, 2, 1] {
             send(&b, to_a, tag, vec![tag as u8; 8]);
         }
@@ -272,13 +272,13 @@ fn any_thread_ends_any_wait() {
     });
 }
 
-/// A handler that uses the shared worker it is called by is told so, and nothing hangs.
+/// A handler that uses the shared worker it is called by gets an error, and nothing hangs.
 #[test]
 fn a_handler_must_use_the_worker_that_it_is_given() {
     let ([a, b], _) = pair();
     let a = Arc::new(a);
     let to_a = connect(&b, &a);
-    let (tell, told) = mpsc::channel();
+    let (report, reported) = mpsc::channel();
     let inner = Arc::clone(&a);
     a.with(|w| {
         w.am_handler(
@@ -288,7 +288,7 @@ fn a_handler_must_use_the_worker_that_it_is_given() {
                 let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                     inner.progress();
                 }));
-                let _ = tell.send((
+                let _ = report.send((
                     answer.is_err(),
                     message.data().map(<[u8]>::to_vec).unwrap_or_default(),
                 ));
@@ -300,7 +300,7 @@ fn a_handler_must_use_the_worker_that_it_is_given() {
     let answer = loop {
         a.progress();
         b.progress();
-        if let Ok(answer) = told.recv_timeout(Duration::from_millis(1)) {
+        if let Ok(answer) = reported.recv_timeout(Duration::from_millis(1)) {
             break answer;
         }
     };
@@ -314,7 +314,7 @@ fn a_handler_must_use_the_worker_that_it_is_given() {
 
 /// A signal ends a sleep, or the next one.
 #[test]
-fn a_signal_wakes_whoever_sleeps() {
+fn a_signal_wakes_a_sleeper() {
     let ([a, _b], naps) = pair();
     let worker = a.into_inner();
     let signal = worker.signal();

@@ -39,6 +39,15 @@ pub(crate) struct Sides {
 
 impl Sides {
     pub(crate) fn new(count: u32, options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
+        Self::waiting(count, options, settings, |network| Box::new(Never(network.clone())))
+    }
+
+    pub(crate) fn waiting(
+        count: u32,
+        options: NetworkOptions,
+        settings: &[(&str, &str)],
+        waiter: impl Fn(&Network) -> Box<dyn Waiter>,
+    ) -> Self {
         let network = Network::new(options);
         let tables = [bowline_ucp::SETTINGS, bowline_receive_queue::SETTINGS];
         let config = Config::from_pairs(settings.iter().copied(), &tables);
@@ -52,7 +61,7 @@ impl Sides {
                 incarnation: 0,
                 uid,
                 lanes: vec![lane.expect("a network has messages, or what queues need")],
-                waiter: Box::new(Never(network.clone())),
+                waiter: waiter(&network),
                 failures: None,
                 config: config.clone(),
             };
@@ -69,14 +78,14 @@ impl Sides {
     }
 
     /// One look of every worker, and a step of time if nobody found anything.
-    pub(crate) fn turn(&self) -> bool {
+    pub(crate) fn round(&self) -> bool {
         let events: u32 = self.workers.iter().map(Worker::progress).sum();
         events > 0 || self.network.advance()
     }
 
-    pub(crate) fn turns(&self, count: u32) {
+    pub(crate) fn rounds(&self, count: u32) {
         for _ in 0..count {
-            self.turn();
+            self.round();
         }
     }
 
@@ -85,7 +94,7 @@ impl Sides {
         let mut idle = 0;
         while !done() {
             // Some things are looked at every so many looks only.
-            idle = if self.turn() { 0 } else { idle + 1 };
+            idle = if self.round() { 0 } else { idle + 1 };
             assert!(idle < 200 || done(), "nothing is under way, yet it is not done");
         }
     }

@@ -48,7 +48,7 @@ impl Members for Everybody {
 }
 
 struct Pair {
-    /// Who tells each worker of deaths.
+    /// What reports deaths to each worker.
     thirds: [&'static Third; 2],
     network: Network,
     workers: [Worker; 2],
@@ -161,11 +161,11 @@ fn reading_from_the_sender_takes_its_time_and_may_be_refused() {
     }
 }
 
-/// Whoever sends into a collective of which the receiver knows that it cannot succeed is told
+/// A sender into a collective of which the receiver knows that it cannot succeed is notified
 /// which member has failed, before it has heard of that itself.
 #[test]
 fn a_refused_message_says_whose_failure_it_is() {
-    for told_first in [false, true] {
+    for reported_first in [false, true] {
         for (threshold, len) in [("0", 100), ("64m", 100), ("64m", 100_000)] {
             let options = NetworkOptions { slots: 4, ..NetworkOptions::default() };
             let settings =
@@ -182,14 +182,14 @@ fn a_refused_message_says_whose_failure_it_is() {
             }
             let [sender, receiver] = &pair.workers;
             // Relaxed: one thread.
-            let tell = || pair.thirds[1].0.store(1, Ordering::Relaxed);
+            let report = || pair.thirds[1].0.store(1, Ordering::Relaxed);
             let look = || {
                 for _ in 0..200 {
                     receiver.progress();
                 }
             };
-            if told_first {
-                tell();
+            if reported_first {
+                report();
                 look();
                 assert_eq!(receiver.failures(), [2]);
             }
@@ -202,9 +202,9 @@ fn a_refused_message_says_whose_failure_it_is() {
                 receiver.progress();
                 pair.network.advance();
             }
-            if !told_first {
+            if !reported_first {
                 assert!(!sender.is_complete(send), "nobody has matched it");
-                tell();
+                report();
                 look();
             }
             pair.until(|| sender.is_complete(send));

@@ -137,7 +137,7 @@ proptest! {
             }
             reader.collect();
         }
-        // Whoever waits for all may wait for more than was sent.
+        // A wait for all may be for more than was sent.
         let mut idle = 0;
         while reader.out.len() < sent.len() || !reader.open.is_empty() {
             let moved = pair.step();
@@ -220,7 +220,7 @@ fn a_room_that_is_no_multiple_of_its_unit_is_refused() {
     let pair = Pair::new(NetworkOptions::default(), &[]);
     let want = StreamWant { unit: 8, all: false };
     let refused = pair.workers[0].stream_recv(pair.eps[0], RecvBuf::owned(vec![0; 12]), want);
-    assert_eq!(refused.err(), Some(OpError::BadUnit { unit: 8, room: 12 }));
+    assert_eq!(refused.err(), Some(OpError::BadUnit { unit: 8, capacity: 12 }));
 }
 
 /// The peer dies at any step: what had come can be received, then receives fail; sends end.
@@ -281,9 +281,9 @@ fn what_came_before_a_death_is_received_then_the_error() {
     }
 }
 
-/// A receive of nothing among receives of a stream waits for its turn, and no longer.
+/// A receive of nothing among receives of a stream waits for those before it, and no longer.
 #[test]
-fn receives_of_nothing_complete_in_their_turn() {
+fn receives_of_nothing_complete_in_their_order() {
     let pair = Pair::new(NetworkOptions { seed: 7, ..NetworkOptions::default() }, &[]);
     let [sender, receiver] = &pair.workers;
     let receive = |len: usize| {

@@ -6,6 +6,18 @@
 #[error("packed bytes end early: the address is damaged or from another version")]
 pub struct Truncated;
 
+/// The hash of Fowler, Noll and Vo, form 1a, 32 bits: any single changed bit changes it. It finds what was
+/// damaged on its way, not what was forged.
+pub fn fnv_32(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+/// The same with 64 bits.
+pub fn fnv_64(bytes: &[u8]) -> u64 {
+    let with = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, with)
+}
+
 /// Appends fields to a byte vector.
 #[derive(Debug, Default)]
 pub struct AddrWriter(Vec<u8>);
@@ -42,12 +54,21 @@ impl AddrWriter {
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         let len =
             u16::try_from(value.len()).expect("a field of an address has at most 65535 bytes");
-        self.u16(len);
+        self.u16(len).raw(value)
+    }
+    /// Appends the bytes alone.
+    pub fn raw(&mut self, value: &[u8]) -> &mut Self {
         self.0.extend_from_slice(value);
         self
     }
     /// What was written.
     pub fn finish(self) -> Vec<u8> {
+        self.0
+    }
+    /// What was written, and its [`fnv_32`].
+    pub fn finish_checked(mut self) -> Vec<u8> {
+        let check = fnv_32(&self.0);
+        self.u32(check);
         self.0
     }
 }
@@ -61,7 +82,8 @@ impl<'a> AddrReader<'a> {
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
+    /// The next `N` bytes.
+    pub fn take<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(Truncated)?;
         self.0 = rest;
         Ok(*head)

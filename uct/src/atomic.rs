@@ -48,13 +48,22 @@ impl AtomicWidth {
             Self::W64 => 8,
         }
     }
+
+    /// The width of so many bytes.
+    pub const fn from_bytes(bytes: u8) -> Option<Self> {
+        match bytes {
+            4 => Some(Self::W32),
+            8 => Some(Self::W64),
+            _ => None,
+        }
+    }
 }
 
 macro_rules! on_word {
     ($name:ident, $atomic:ty, $int:ty) => {
         #[inline]
         fn $name(self, word: &$atomic) -> $int {
-            // Release: what the requester put before is visible to whoever acquires the new value,
+            // Release: what the requester put before is visible to a thread that acquires the new value,
             // the owner's own atomics or a later operation. Acquire: pairs with their releases.
             let order = Ordering::AcqRel;
             match self {
@@ -87,6 +96,32 @@ impl AtomicOp {
             Self::Swap(_) => AtomicOps::SWAP,
             Self::Cswap { .. } => AtomicOps::CSWAP,
         }
+    }
+
+    /// The operation as it travels: a number below 6, and two operands, of which a compare and swap alone has
+    /// the second.
+    pub const fn to_wire(self) -> (u8, [u64; 2]) {
+        match self {
+            Self::Add(by) => (0, [by, 0]),
+            Self::And(by) => (1, [by, 0]),
+            Self::Or(by) => (2, [by, 0]),
+            Self::Xor(by) => (3, [by, 0]),
+            Self::Swap(by) => (4, [by, 0]),
+            Self::Cswap { compare, new } => (5, [compare, new]),
+        }
+    }
+
+    /// An operation that came from a peer. A second operand that it lacks is not looked at.
+    pub const fn from_wire(number: u8, [first, second]: [u64; 2]) -> Option<Self> {
+        Some(match number {
+            0 => Self::Add(first),
+            1 => Self::And(first),
+            2 => Self::Or(first),
+            3 => Self::Xor(first),
+            4 => Self::Swap(first),
+            5 => Self::Cswap { compare: first, new: second },
+            _ => return None,
+        })
     }
 
     /// Carries the operation out on the word at the front of `place` and gives the value before.

@@ -58,7 +58,7 @@ bitflags! {
         const LEND = 1 << 27;
         /// Reaches only its own worker; needs no progress until it has an endpoint.
         const LOOPBACK = 1 << 24;
-        /// Zcopy operations are carried out without the processor of whoever asked. One-sided ones of a
+        /// Zcopy operations are carried out without the processor of the initiator. One-sided ones of a
         /// transport with neither this nor [`Caps::EXPOSE`] that has [`Caps::RKEY_PTR`] end in the call,
         /// if they are posted with [`Token::NONE`](crate::Token::NONE).
         const CARRIES = 1 << 31;
@@ -114,6 +114,9 @@ pub struct OpLimits {
 impl Caps {
     /// What an interface has that carries messages by itself, as every lane of a worker does.
     pub const MESSAGES: Self = Self::AM_SHORT.union(Self::AM_BCOPY).union(Self::AM_ORDERED);
+
+    /// Puts of all flavours.
+    pub const PUTS: Self = Self::PUT_SHORT.union(Self::PUT_BCOPY).union(Self::PUT_ZCOPY);
 }
 
 /// Limits by class of operation.
@@ -127,7 +130,7 @@ pub struct Limits {
     pub get: OpLimits,
 }
 
-/// What an interface tells of itself.
+/// What an interface says of itself.
 #[derive(Clone, Debug)]
 pub struct IfaceAttr {
     /// The provider's name, for instance `shm`.

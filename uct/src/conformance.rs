@@ -49,7 +49,7 @@ use crate::Iface;
 pub struct Exclusion {
     /// `group::name` as in the suite's list, for instance `flow::nobody_starves`.
     pub test: &'static str,
-    /// The reason, in words for whoever reads the list.
+    /// The reason, in words for a reader of the list.
     pub reason: &'static str,
 }
 
@@ -89,7 +89,7 @@ pub trait Provider: Sized + 'static {
     fn open(size: usize) -> (Self, Vec<Self::Iface>);
 
     /// Ends the member `index` as a crash would: its interface says nothing to anybody, and
-    /// whatever tells survivors of deaths has told them.
+    /// its death has been reported to the survivors.
     fn kill(&mut self, index: usize, iface: Self::Iface) {
         let _ = (index, iface);
         unreachable!("only called when CAN_KILL is set");
@@ -267,7 +267,7 @@ macro_rules! conformance {
                 refused_short_is_unobservable, refused_bcopy_is_unobservable,
                 refused_zcopy_is_unobservable, filled_and_drained_again_and_again,
                 writable_in_order_of_asking, writable_once_for_each_asking, nobody_starves,
-                budget_is_respected, asking_with_room_is_answered,
+                budget_is_respected, asking_with_space_is_answered,
             }
             desc: {
                 kept_payloads_stay, without_spares_it_stops_and_goes_on,
@@ -278,7 +278,8 @@ macro_rules! conformance {
                 put_lengths, get_lengths, pieces, out_of_range_is_refused,
                 damaged_keys_are_refused, the_key_of_a_whole_process, closed_keys_open_nothing,
                 released_memory_is_out_of_reach, registered_memory_comes_back,
-                direct_views, keys_of_allocations, put_with_notification,
+                direct_views, memory_has_a_view_unless_it_is_exposed, keys_of_allocations,
+                put_with_notification,
                 flushed_puts_are_visible, fenced_puts_keep_their_order,
                 puts_are_visible_before_atomics,
             }
@@ -293,7 +294,7 @@ macro_rules! conformance {
             failure: {
                 bad_endpoints_are_refused, invalidated_endpoints_fail_once,
                 disconnected_and_connected_again, closed_peers_are_noticed, nothing_is_lost_by_leaving,
-                death_is_told_once, death_ends_operations_in_flight,
+                death_is_reported_once, death_ends_operations_in_flight,
                 death_of_a_full_peer, survivors_go_on,
             }
             tags: {

@@ -80,7 +80,7 @@ impl Unreachable {
 #[derive(Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The peer cannot be reached this way.
+    /// The peer cannot be reached by this transport.
     #[error("cannot connect: {0}")]
     Unreachable(#[from] Unreachable),
     /// The peer is known to have failed, so that no other transport reaches it either.

@@ -6,79 +6,13 @@
 //! an interface stands on another one, or has no such operation. This file has the signature of each method
 //! once more for the two macros; one that differs from the trait's does not compile.
 
-use crate::caps::OpLimits;
-use crate::error::{OpenError, PostError};
-use crate::md::MemError;
-use crate::wakeup::Armed;
-
-/// What a method answers that an interface lacks.
-#[doc(hidden)]
-pub trait Lacking {
-    /// The answer.
-    fn lacking() -> Self;
-}
-
-impl Lacking for () {
-    fn lacking() -> Self {}
-}
-
-impl Lacking for bool {
-    fn lacking() -> Self {
-        false
-    }
-}
-
-impl Lacking for u32 {
-    fn lacking() -> Self {
-        0
-    }
-}
-
-impl Lacking for OpLimits {
-    fn lacking() -> Self {
-        Self::default()
-    }
-}
-
-impl Lacking for Armed {
-    fn lacking() -> Self {
-        Self::Busy
-    }
-}
-
-impl<T> Lacking for Vec<T> {
-    fn lacking() -> Self {
-        Self::new()
-    }
-}
-
-impl<T> Lacking for Option<T> {
-    fn lacking() -> Self {
-        None
-    }
-}
-
-impl<T> Lacking for Result<T, PostError> {
-    fn lacking() -> Self {
-        Err(PostError::Unsupported)
-    }
-}
-
-impl<T> Lacking for Result<T, MemError> {
-    fn lacking() -> Self {
-        Err(MemError::Unsupported("do this with memory"))
-    }
-}
-
-impl<T> Lacking for Result<T, OpenError> {
-    fn lacking() -> Self {
-        Err(OpenError::Limit("this transport wakes nobody by a descriptor".to_owned()))
-    }
-}
-
-/// Within an `impl` of one of the contract's traits: methods that an interface below has, by their names.
+/// Within an `impl` of one of the contract's traits: methods that an interface below has, by their names, or a
+/// part of this one, or the type itself.
 ///
-/// The left side of `=>` is a pattern for `self`, the right side is the interface that receives the call. An interface that is one of several kinds has an arm for each.
+/// The left side of `=>` is a pattern for `self`, the right side is what receives the call. An interface that is one
+/// of several kinds has an arm for each. `[this => this]` calls methods that the type itself has, with the names and
+/// signatures of the trait's: so they stand where they belong, in any file of a provider. If there is none of that
+/// name the trait's method would call itself, which the compiler reports (`unconditional_recursion`).
 ///
 /// ```
 /// # use bowline_uct::{MemHandle, TagOffload, forward};
@@ -96,10 +30,18 @@ macro_rules! forward {
 }
 
 /// Within an `impl` of one of the contract's traits: methods that the interface lacks, by their names. They
-/// answer that it does: operations with [`PostError::Unsupported`](crate::PostError::Unsupported).
+/// answer that it does: operations with [`PostError::Unsupported`](crate::PostError::Unsupported). A method that every
+/// transport has is not among them:
+///
+/// ```compile_fail
+/// # struct Bare;
+/// impl bowline_uct::Wakeup for Bare {
+///     bowline_uct::lacks! { doorbell arm disarm event_fd }
+/// }
+/// ```
 #[macro_export]
 macro_rules! lacks {
-    ($($name:ident)+) => { $($crate::__method! { $name __lacks [] })+ };
+    ($($name:ident)+) => { $($crate::__method! { $name __lacks [$name] })+ };
 }
 
 #[doc(hidden)]
@@ -130,18 +72,58 @@ macro_rules! __call {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __lacks {
-    ([] fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?) => {
+    ([$lacking:ident] fn $name:ident(&self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?) => {
         fn $name(&self $(, $argument: $type)*) $(-> $result)? {
             $(let _ = $argument;)*
-            $crate::Lacking::lacking()
+            $crate::__lacking! { $lacking }
         }
     };
-    ([] fn $name:ident(&mut self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?) => {
+    ([$lacking:ident] fn $name:ident(&mut self $(, $argument:ident: $type:ty)*) $(-> $result:ty)?) => {
         fn $name(&mut self $(, $argument: $type)*) $(-> $result)? {
             $(let _ = $argument;)*
-            $crate::Lacking::lacking()
+            $crate::__lacking! { $lacking }
         }
     };
+}
+
+/// What a method answers that an interface lacks.
+#[doc(hidden)]
+#[macro_export]
+#[rustfmt::skip]
+macro_rules! __lacking {
+    (mem_alloc) => { Err($crate::MemError::Unsupported("allocate memory that peers reach")) };
+    (mem_register) => { Err($crate::MemError::Unsupported("register memory")) };
+    (mem_expose) => { Err($crate::MemError::Unsupported("lend memory to the reads of peers")) };
+    (mem_lend) => { Err($crate::MemError::Unsupported("lend memory to the writes of peers")) };
+    (mem_view) => { None };
+    (mem_release) => { Err($crate::MemError::NoSuch) };
+    (rkey_pack) => { Err($crate::MemError::NoSuch) };
+    (rkey_unpack) => { Err($crate::MemError::Unsupported("reach memory of peers")) };
+    (rkey_ptr) => { None };
+    (puts_end_last) => { false };
+    (rkey_release) => { () };
+    (rkey_of) => { None };
+    (doorbell) => { None };
+    (release) => { () };
+    (desc_view) => { None };
+    (explain) => { Vec::new() };
+    (tag_limits) => { $crate::OpLimits::default() };
+    (progress_signal_safe) => { 0 };
+    (am_short) => { $crate::__lacking! { post } };
+    (am_bcopy) => { $crate::__lacking! { post } };
+    (am_zcopy) => { $crate::__lacking! { post } };
+    (put_short) => { $crate::__lacking! { post } };
+    (put_bcopy) => { $crate::__lacking! { post } };
+    (put_zcopy) => { $crate::__lacking! { post } };
+    (put_notify) => { $crate::__lacking! { post } };
+    (get_bcopy) => { $crate::__lacking! { post } };
+    (get_zcopy) => { $crate::__lacking! { post } };
+    (atomic_post) => { $crate::__lacking! { post } };
+    (atomic_fetch) => { $crate::__lacking! { post } };
+    (tag_send) => { $crate::__lacking! { post } };
+    (tag_recv) => { $crate::__lacking! { post } };
+    (tag_cancel) => { $crate::__lacking! { post } };
+    (post) => { Err($crate::PostError::Unsupported) };
 }
 
 /// The signature of a method, handed to the macro `$then`.
@@ -198,7 +180,7 @@ macro_rules! __method {
     (event_fd $then:ident $to:tt) => { $crate::$then! { $to fn event_fd(&mut self) -> Result<$crate::BorrowedFd<'_>, $crate::OpenError> } };
     // TagOffload
     (tag_send $then:ident $to:tt) => { $crate::$then! { $to fn tag_send(&mut self, ep: $crate::EpId, tag: u64, payload: &[$crate::LocalSlice], token: $crate::Token) -> Result<$crate::Posted, $crate::PostError> } };
-    (tag_recv $then:ident $to:tt) => { $crate::$then! { $to fn tag_recv(&mut self, which: $crate::TagMatch, room: &[$crate::LocalSlice], token: $crate::Token) -> Result<$crate::Posted, $crate::PostError> } };
+    (tag_recv $then:ident $to:tt) => { $crate::$then! { $to fn tag_recv(&mut self, which: $crate::TagMatch, space: &[$crate::LocalSlice], token: $crate::Token) -> Result<$crate::Posted, $crate::PostError> } };
     (tag_cancel $then:ident $to:tt) => { $crate::$then! { $to fn tag_cancel(&mut self, token: $crate::Token) -> Result<(), $crate::PostError> } };
     (tag_limits $then:ident $to:tt) => { $crate::$then! { $to fn tag_limits(&self) -> $crate::OpLimits } };
     // KeptArrivals

@@ -44,7 +44,7 @@ use crate::wakeup::Wakeup;
 /// A transport's interface. See the module's text for the rules.
 ///
 /// # Safety
-/// Whoever posts gives memory by [`LocalSlice`], and takes it back at the word of the implementation. So (1) a
+/// A caller that posts gives memory by [`LocalSlice`], and takes it back at the word of the implementation. So (1) a
 /// completion, or an answer that says that an operation is done, comes only when nothing here, nor any
 /// device or peer that the operation was handed to, will read or write the slices of it any more; (2) the
 /// same holds for memory when its lending or exposure has ended; (3) and for all of it once the
@@ -60,11 +60,11 @@ pub unsafe trait Iface:
 
     /// Whether `address` can be connected to, or the reason why not. May do system calls.
     ///
-    /// It is asked when a way for messages is looked for. So it may say no to the interface's own
+    /// It is asked when a transport for messages is looked for. So it may say no to the interface's own
     /// address although `connect` takes that, for operations of the device on the own memory.
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable>;
 
-    /// The ways to `address` that the transport has to choose from, each in a line for people that
+    /// The routes to `address` that the transport has to choose from, each in a line for people that
     /// says whether it is taken, and why. Empty where there is nothing to choose.
     fn explain(&self, address: &[u8]) -> Vec<String>;
 
@@ -83,7 +83,7 @@ pub unsafe trait Iface:
 
     /// Whether everything that was accepted is out of the interface's hands, so that dropping it now
     /// loses nothing; a peer that has failed does not count. Meanwhile `progress` brings it out, and
-    /// this is asked again: no event tells of the last of it. Who drops the interface before, has it
+    /// this is asked again: no event reports the last of it. If the interface is dropped before, it is
     /// brought out for a short time only, in which a peer that is busy elsewhere may take nothing.
     fn all_sent(&mut self) -> bool;
 
@@ -129,7 +129,7 @@ pub unsafe trait Iface:
     fn fence(&mut self) -> Result<(), PostError>;
 
     /// Asks for one `Sink::writable(ep)` when `ep` may take operations again. Endpoints that
-    /// asked are told in the order of asking, round after round, so that none starves.
+    /// asked are reported in the order of asking, round after round, so that none starves.
     fn want_writable(&mut self, ep: EpId);
 
     /// Makes progress: at most `budget` events go to `sink`. Returns how many did.

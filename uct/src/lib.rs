@@ -38,20 +38,18 @@ mod wakeup;
 #[doc(no_inline)]
 pub use bowline_base::{buffer::RecvBuf, doorbell::Doorbell, view::View};
 
-pub use addr::{AddrReader, AddrWriter, Truncated};
+pub use addr::{AddrReader, AddrWriter, Truncated, fnv_32, fnv_64};
 pub use atomic::{AtomicOp, AtomicWidth};
 pub use auth::{MAC_BYTES, Secret};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 pub use error::{OpenError, PeerFailure, PostError, Unreachable};
-#[doc(hidden)]
-pub use forward::Lacking;
 pub use ids::{EpId, MemHandle, Posted, RemoteSlice, RkeyId, Source, Token};
 pub use iface::Iface;
 pub use kept::KeptArrivals;
 pub use md::{MdAttr, MemError, MemoryDomain, WHOLE_PROCESS};
 pub use one_sided::OneSided;
 pub use signal_sink::{SignalSafe, SignalSink};
-pub use sink::{AmId, Arrival, Desc, Sink, Verdict};
+pub use sink::{AmId, Arrival, Desc, Discard, Sink, Verdict};
 pub use slice::LocalSlice;
 /// What [`Wakeup::event_fd`] lends.
 pub use std::os::fd::BorrowedFd;

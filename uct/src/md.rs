@@ -87,7 +87,8 @@ pub trait MemoryDomain {
     /// When the system refuses or the domain cannot ([`Caps::LEND`](crate::Caps::LEND)).
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError>;
 
-    /// The bytes of a handle. They may change under the reader.
+    /// The bytes of a handle; `None` for those of `mem_expose`, which nobody may write. They may change under the
+    /// reader.
     fn mem_view(&self, handle: MemHandle) -> Option<View<'_>>;
 
     /// Ends reachability; returns registered memory to its owner. Peers' later operations fail
@@ -103,7 +104,7 @@ pub trait MemoryDomain {
     /// A direct view of `len` bytes at `remote`, where the transport can map them.
     fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>>;
 
-    /// Whether puts by this key end with their last word: whoever finds the last 8 aligned bytes of
+    /// Whether puts by this key end with their last word: a thread that finds the last 8 aligned bytes of
     /// a put of at least 16 changed, by a load with Acquire, finds all of its bytes.
     fn puts_end_last(&self, rkey: RkeyId) -> bool;
 

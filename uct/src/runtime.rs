@@ -6,6 +6,7 @@
 //! | [`EventQueue`] | completions and failures until `progress` reports them; flushes of several endpoints |
 //! | [`WritableList`] | endpoints that asked for [`Sink::writable`](crate::Sink::writable), in fair order |
 //! | [`MemoryTable`] | memory that peers may reach, by handle |
+//! | [`KeyTable`] | keys of peers' memory that were opened; with [`bytes_of`], what every one-sided operation checks |
 //! | [`NumberTable`] | what an interface over another one knows of the other's endpoints and senders |
 //!
 //! A transport takes the parts that fit it. None of them posts, blocks or logs, and the contract does not
@@ -13,12 +14,14 @@
 
 mod endpoints;
 mod events;
+mod keys;
 mod memory;
 mod numbers;
 mod writable;
 
 pub use endpoints::EpTable;
 pub use events::{CompletionOf, Event, EventQueue};
-pub use memory::MemoryTable;
+pub use keys::{KeyTable, OpenKey, bytes_of};
+pub use memory::{Held, Memory, MemoryTable};
 pub use numbers::NumberTable;
 pub use writable::WritableList;

@@ -95,3 +95,16 @@ pub trait Sink {
     /// peer's, which has got the number, or of a new connection.
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure);
 }
+
+/// A sink that wants nothing, for an interface that closes.
+#[derive(Debug)]
+pub struct Discard;
+
+impl Sink for Discard {
+    fn am(&mut self, _: Arrival<'_>) -> Verdict {
+        Verdict::Consumed
+    }
+    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
+    fn writable(&mut self, _: EpId) {}
+    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
+}

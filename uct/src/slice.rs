@@ -8,7 +8,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 /// keeps until the operation's completion has been reported.
 ///
 /// It has no lifetime, since an operation outlives its call, and it is checked where it is made: the
-/// constructors are `unsafe`, and whoever calls them promises for every copy and part of the slice. All
+/// constructors are `unsafe`, and their callers promise for every copy and part of the slice. All
 /// that takes a slice is safe to call in return.
 ///
 /// ```compile_fail,E0133
@@ -21,7 +21,7 @@ pub struct LocalSlice {
     len: usize,
 }
 
-// SAFETY: it is a place and a length. Whoever reads or writes there does so under the promise to its
+// SAFETY: it is a place and a length. Code that reads or writes there does so under the promise to its
 // constructor, about a handle that is `Send`; to move the place to another thread touches nothing.
 unsafe impl Send for LocalSlice {}
 

@@ -4,12 +4,12 @@
 //! space is the caller's business, as bits of the tag. A receive names a tag and the bits of it
 //! that do not matter. Messages of one endpoint that a receive would take match in the order of
 //! sending, receives in the order of posting. What matches no receive waits in the transport,
-//! which bounds it by no credit: whoever sends posts no more than the other side expects.
+//! which bounds it by no credit: a sender posts no more than the other side expects.
 //!
 //! [`TagOffload::tag_send`](crate::TagOffload::tag_send) completes when the payload may be used again,
 //! [`TagOffload::tag_recv`](crate::TagOffload::tag_recv) with the length of the message;
 //! [`TagOffload::tag_cancel`](crate::TagOffload::tag_cancel) ends a receive that has matched nothing with
-//! [`WITHDRAWN`]. A room has to be as long as the longest message that its receive may take: what
+//! [`WITHDRAWN`]. A space has to be as long as the longest message that its receive may take: what
 //! becomes of a longer one differs (its receive ends with [`CUT`], or with what fits, or not at
 //! all), so that lengths are agreed on before. A receive belongs to no endpoint: the death of a
 //! peer does not end it, its poster withdraws it.
@@ -22,7 +22,7 @@ use crate::slice::LocalSlice;
 /// The result of a receive that was withdrawn. No message is so long.
 pub const WITHDRAWN: u64 = u64::MAX;
 
-/// The result of a receive whose message did not fit its room, where the transport notices.
+/// The result of a receive whose message did not fit its buffer, where the transport notices.
 pub const CUT: u64 = u64::MAX - 1;
 
 /// Which messages a receive takes: those whose tag differs from `tag` in bits of `ignore` only.
@@ -51,7 +51,7 @@ pub trait TagOffload {
     fn tag_recv(
         &mut self,
         which: TagMatch,
-        room: &[LocalSlice],
+        space: &[LocalSlice],
         token: Token,
     ) -> Result<Posted, PostError>;
 

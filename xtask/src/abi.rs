@@ -68,7 +68,7 @@ fn stale(root: &Path) -> Result<Vec<Made>> {
     let mut files = vec![
         of_crate("include/mpi.h", header::text(&facts)),
         of_crate("src/generated/constants.rs", rust::constants(&facts)),
-        of_crate("src/generated/stubs.rs", rust::stubs(&facts, &chapters)),
+        of_crate("src/stubs.rs", rust::stubs(&facts, &chapters)),
         made("docs/mpi-coverage.md", coverage::text(&facts, &chapters)),
     ];
     files.retain(|made| {

@@ -202,7 +202,7 @@ fn add_entry(
                 work.bring(&program);
             }
             for line in *lines {
-                // What the tests are told is no setting, which Bowline would remark each time.
+                // What is passed to the tests is no setting, which Bowline would remark each time.
                 let line = format!("unset BOWLINE_TEST_GUEST BOWLINE_TEST_SECONDS; {line}");
                 work.run(&line, environment);
             }

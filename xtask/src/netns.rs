@@ -53,7 +53,7 @@ pub(crate) struct Options {
 /// What this program does for itself.
 #[derive(clap::Subcommand, Debug)]
 enum Role {
-    /// Start programs for whoever knocks
+    /// Start programs for clients that connect
     #[command(hide = true)]
     Door {
         /// Where to listen

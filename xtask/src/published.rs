@@ -46,7 +46,7 @@ pub(crate) struct Options {
 
 const RANKS: [u32; 3] = [1, 2, 4];
 
-/// Far beyond what any job takes: it tells a hang from a slow machine.
+/// Far beyond what any job takes: it distinguishes a hang from a slow machine.
 const WATCHDOG: Duration = Duration::from_secs(100);
 
 /// How it went.

@@ -17,11 +17,11 @@ pub(super) type Woken = AtomicU32;
 
 /// Enters with `number`; the sum, if this member is the last.
 pub(super) fn enter<W: Words>(
-    member: &mut Member,
+    member: &mut BarrierMember,
     memory: &W,
     woken: &Woken,
     number: u64,
-) -> Result<Option<u64>, Damaged> {
+) -> Result<Option<u64>, StrayWrite> {
     if member.enter(memory, &number.to_le_bytes())? == Part::Waits {
         return Ok(None);
     }
@@ -36,17 +36,22 @@ pub(super) fn enter<W: Words>(
     Ok(Some(sum))
 }
 
-fn wake_sleepers<W: Words>(member: &Member, memory: &W, woken: &Woken) {
+fn wake_sleepers<W: Words>(member: &BarrierMember, memory: &W, woken: &Woken) {
     for rank in (0..member.ranks).filter(|&rank| member.wakes(memory, rank)) {
         woken.fetch_or(1 << rank, Ordering::Relaxed);
     }
 }
 
 /// The sum, once the round has ended.
-pub(super) fn taken<W: Words>(member: &mut Member, memory: &W) -> Result<Outcome, Damaged> {
+pub(super) fn taken<W: Words>(
+    member: &mut BarrierMember,
+    memory: &W,
+) -> Result<Outcome, StrayWrite> {
     let mut out = [0; MAX_BYTES];
     match member.take(memory, &mut out)? {
-        Verdict::Result(8) => Ok(Outcome::Sum(u64::from_le_bytes(out[..8].try_into().unwrap()))),
+        BarrierOutcome::Result(8) => {
+            Ok(Outcome::Sum(u64::from_le_bytes(out[..8].try_into().unwrap())))
+        }
         other => panic!("no sum of numbers: {other:?}"),
     }
 }

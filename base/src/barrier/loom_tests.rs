@@ -42,7 +42,7 @@ fn total(round: u64, ranks: u32) -> u64 {
 
 /// A member and how far it is.
 struct Run {
-    member: Member,
+    member: BarrierMember,
     ranks: u32,
     rounds: u64,
     /// It has entered a round that has not ended for it.
@@ -51,15 +51,15 @@ struct Run {
 
 /// Looks of a waiting member beside the others. Models cannot wait in a loop: a member that has seen
 /// nothing so often goes on when all threads have ended, and must then come to an end.
-const LOOKS: u32 = 2;
+const POLLS: u32 = 2;
 
 impl Run {
     const fn new(rank: u32, ranks: u32) -> Self {
-        Self { member: Member::new(rank, ranks), ranks, rounds: 0, waits: false }
+        Self { member: BarrierMember::new(rank, ranks), ranks, rounds: 0, waits: false }
     }
 
     /// Goes on to the end of round `count`, or until nothing happens; whether it came so far.
-    fn advance(&mut self, world: &World, count: u64) -> Result<bool, Damaged> {
+    fn advance(&mut self, world: &World, count: u64) -> Result<bool, StrayWrite> {
         let outcome = self.attempt(world, count);
         if outcome.is_err() {
             self.member.fail(&world.memory);
@@ -67,7 +67,7 @@ impl Run {
         outcome
     }
 
-    fn attempt(&mut self, world: &World, count: u64) -> Result<bool, Damaged> {
+    fn attempt(&mut self, world: &World, count: u64) -> Result<bool, StrayWrite> {
         let memory = &world.memory;
         while self.rounds < count {
             if !self.waits {
@@ -79,8 +79,8 @@ impl Run {
                     continue;
                 }
             }
-            let mut looks = 0..LOOKS;
-            while !self.member.look(memory)? {
+            let mut looks = 0..POLLS;
+            while !self.member.poll(memory)? {
                 if looks.next().is_none() {
                     return Ok(false);
                 }
@@ -100,7 +100,7 @@ impl Run {
 }
 
 /// Members that do `count` rounds, beside `stray`; whether each of them came through.
-fn members(ranks: u32, count: u64, stray: Option<fn(&LoomWords)>) -> Vec<Result<(), Damaged>> {
+fn members(ranks: u32, count: u64, stray: Option<fn(&LoomWords)>) -> Vec<Result<(), StrayWrite>> {
     let world = World::new(ranks);
     let start = |rank| {
         let world = world.clone();
@@ -130,8 +130,8 @@ fn members(ranks: u32, count: u64, stray: Option<fn(&LoomWords)>) -> Vec<Result<
             }
         }
     }
-    let ended = |(_, outcome): (Run, Result<bool, Damaged>)| {
-        outcome.map(|ended| assert!(ended, "a member waits, and nobody is on the way"))
+    let ended = |(_, outcome): (Run, Result<bool, StrayWrite>)| {
+        outcome.map(|ended| assert!(ended, "a member waits, and none is under way"))
     };
     runs.into_iter().map(ended).collect()
 }
@@ -143,14 +143,14 @@ fn loom_barrier_gives_everybody_the_sum() {
 }
 
 /// One member announces that it sleeps, by `announce`, and looks once more.
-fn no_sleeper_is_forgotten(announce: fn(&mut Member, &LoomWords) -> bool) {
+fn no_sleeper_is_forgotten(announce: fn(&mut BarrierMember, &LoomWords) -> bool) {
     check(3, move || {
         let world = World::new(2);
         let other = {
             let world = world.clone();
             thread::spawn(move || Run::new(1, 2).advance(&world, 1))
         };
-        let mut member = Member::new(0, 2);
+        let mut member = BarrierMember::new(0, 2);
         let memory = &world.memory;
         let input = number(0, 0).to_le_bytes();
         let asleep = match member.enter(memory, &input).unwrap() {
@@ -181,7 +181,7 @@ fn loom_barrier_wakes_its_sleepers() {
 /// The model must be able to fail: a member that looks before it announces its sleep.
 #[test]
 #[should_panic(expected = "asleep, and the round is over")]
-fn loom_barrier_sleepers_must_look_after_they_announce() {
+fn loom_barrier_sleepers_must_poll_after_they_announce() {
     no_sleeper_is_forgotten(|member, memory| {
         let awake = member.has_ended(memory);
         member.announce_sleep(memory);
@@ -218,7 +218,7 @@ fn loom_barrier_survives_an_overwritten_state() {
 
 /// A barrier without contributions, whose result's word is moved to the next round by a stray write:
 /// nobody leaves before all have entered. `leaves` is how a member decides that it may.
-fn nobody_leaves_early(leaves: fn(&mut Member, &LoomWords) -> bool) {
+fn nobody_leaves_early(leaves: fn(&mut BarrierMember, &LoomWords) -> bool) {
     check(2, move || {
         let world = World::new(2);
         let entered = Arc::new(AtomicU32::new(0));
@@ -229,8 +229,8 @@ fn nobody_leaves_early(leaves: fn(&mut Member, &LoomWords) -> bool) {
             };
             thread::spawn(move || add(&memory))
         };
-        let meet = move |rank: u32, world: &World, entered: &AtomicU32| -> Result<(), Damaged> {
-            let mut member = Member::new(rank, 2);
+        let meet = move |rank: u32, world: &World, entered: &AtomicU32| -> Result<(), StrayWrite> {
+            let mut member = BarrierMember::new(rank, 2);
             entered.fetch_add(1, Ordering::SeqCst);
             match member.enter(&world.memory, &[])? {
                 Part::Last => {
@@ -239,11 +239,11 @@ fn nobody_leaves_early(leaves: fn(&mut Member, &LoomWords) -> bool) {
                 }
                 Part::Waits => {
                     // A member that sees nothing in these looks is not one that leaves.
-                    if !(0..LOOKS).any(|_| member.look(&world.memory) != Ok(false)) {
+                    if !(0..POLLS).any(|_| member.poll(&world.memory) != Ok(false)) {
                         return Ok(());
                     }
                     if !leaves(&mut member, &world.memory) {
-                        return Err(Damaged("the result"));
+                        return Err(StrayWrite("the result"));
                     }
                 }
             }
@@ -252,7 +252,7 @@ fn nobody_leaves_early(leaves: fn(&mut Member, &LoomWords) -> bool) {
         };
         let run = move |rank, world: &World, entered: &AtomicU32| {
             if meet(rank, world, entered).is_err() {
-                Member::new(rank, 2).fail(&world.memory);
+                BarrierMember::new(rank, 2).fail(&world.memory);
             }
         };
         let other = {

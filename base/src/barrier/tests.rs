@@ -17,12 +17,12 @@ enum Waiting {
 
 /// The member contributes `number` and waits for the sum of all.
 fn sum(
-    member: &mut Member,
+    member: &mut BarrierMember,
     memory: &HeapWords,
     woken: &Woken,
     waiting: Waiting,
     number: u64,
-) -> Result<Outcome, Damaged> {
+) -> Result<Outcome, StrayWrite> {
     if let Some(sum) = enter(member, memory, woken, number)? {
         return Ok(Outcome::Sum(sum));
     }
@@ -33,7 +33,7 @@ fn sum(
         }
         member.withdraw_sleep(memory);
     }
-    while !member.look(memory)? {
+    while !member.poll(memory)? {
         std::thread::yield_now();
     }
     taken(member, memory)
@@ -47,7 +47,7 @@ fn threads_sum_in_many_rounds() {
         for rank in 0..RANKS {
             let (memory, woken) = (&memory, &woken);
             scope.spawn(move || {
-                let mut member = Member::new(rank, RANKS);
+                let mut member = BarrierMember::new(rank, RANKS);
                 for round in 0..300_u64 {
                     let number = round << 8 | u64::from(rank);
                     let got = sum(&mut member, memory, woken, Waiting::Looks, number).unwrap();
@@ -62,16 +62,16 @@ fn threads_sum_in_many_rounds() {
 /// One thread is all members: as far as each can go, in order.
 struct Script {
     memory: HeapWords,
-    members: Vec<Member>,
+    members: Vec<BarrierMember>,
 }
 
 impl Script {
     fn new(ranks: u32) -> Self {
-        let members = (0..ranks).map(|rank| Member::new(rank, ranks)).collect();
+        let members = (0..ranks).map(|rank| BarrierMember::new(rank, ranks)).collect();
         Self { memory: HeapWords::new(bytes(ranks)), members }
     }
 
-    fn enter(&mut self, rank: u32, input: &[u8]) -> Result<Part, Damaged> {
+    fn enter(&mut self, rank: u32, input: &[u8]) -> Result<Part, StrayWrite> {
         let member = &mut self.members[rank as usize];
         let part = member.enter(&self.memory, input);
         if part.is_err() {
@@ -81,7 +81,7 @@ impl Script {
     }
 
     /// The last member's part; the result is its own contribution.
-    fn finish(&mut self, rank: u32, input: &[u8]) -> Result<(), Damaged> {
+    fn finish(&mut self, rank: u32, input: &[u8]) -> Result<(), StrayWrite> {
         let member = &mut self.members[rank as usize];
         let mut act = || {
             member.lengths(&self.memory)?;
@@ -100,15 +100,15 @@ impl Script {
     }
 
     /// A look and, at the end of the round, the result.
-    fn look(&mut self, rank: u32, input: &[u8]) -> Result<bool, Damaged> {
+    fn poll(&mut self, rank: u32, input: &[u8]) -> Result<bool, StrayWrite> {
         let member = &mut self.members[rank as usize];
         let mut act = || {
-            if !member.look(&self.memory)? {
+            if !member.poll(&self.memory)? {
                 return Ok(false);
             }
             let mut out = [0; MAX_BYTES];
             let verdict = member.take(&self.memory, &mut out)?;
-            assert_eq!(verdict, Verdict::Result(input.len()));
+            assert_eq!(verdict, BarrierOutcome::Result(input.len()));
             assert_eq!(&out[..input.len()], input, "a wrong result");
             Ok(true)
         };
@@ -157,10 +157,10 @@ fn damaged(len: usize, at: usize, when: u32, change: impl Fn(u64) -> u64) -> Vec
             strike(&script);
             // What a result must be, if there is one.
             let result = last.map_or(Vec::new(), input);
-            match script.look(rank, &result) {
+            match script.poll(rank, &result) {
                 Ok(true) => {}
-                // Who sees others on the way looks again, after they have looked.
-                Ok(false) => failed[rank as usize] = script.look(rank, &result).is_err(),
+                // A member that sees others under way polls again, after they have looked.
+                Ok(false) => failed[rank as usize] = script.poll(rank, &result).is_err(),
                 Err(_) => failed[rank as usize] = true,
             }
         }
@@ -207,7 +207,7 @@ fn a_changed_word_ends_with_an_error_for_everybody_or_with_the_right_result() {
 }
 
 #[test]
-fn different_lengths_are_told_to_all() {
+fn different_lengths_are_reported_to_all() {
     let mut script = Script::new(3);
     assert_eq!(script.enter(0, &[1; 8]), Ok(Part::Waits));
     assert_eq!(script.enter(1, &[1; 16]), Ok(Part::Waits));
@@ -218,7 +218,7 @@ fn different_lengths_are_told_to_all() {
     for rank in 0..2 {
         let member = &mut script.members[rank];
         let verdict = member.take(&script.memory, &mut [0; MAX_BYTES]);
-        assert_eq!(verdict, Ok(Verdict::Unequal(0, 16)));
+        assert_eq!(verdict, Ok(BarrierOutcome::Unequal(0, 16)));
     }
     // The next round is as if nothing had been.
     assert_eq!(script.enter(1, &[]), Ok(Part::Waits));
@@ -229,23 +229,24 @@ fn members_on_the_way_are_waited_for() {
     let mut script = Script::new(2);
     assert_eq!(script.enter(0, &[]), Ok(Part::Waits));
     for _ in 0..3 {
-        assert_eq!(script.members[0].look(&script.memory), Ok(false));
+        assert_eq!(script.members[0].poll(&script.memory), Ok(false));
     }
     // The other one has said that it comes, and was interrupted before it counted itself.
-    let other = Member { own: word(1, ENTERED, 0, check(1, Some(1), &[])), ..script.members[1] };
+    let other =
+        BarrierMember { own: word(1, ENTERED, 0, check(1, Some(1), &[])), ..script.members[1] };
     other.store_own(&script.memory, Ordering::Relaxed);
-    assert_eq!(script.members[0].look(&script.memory), Ok(false));
+    assert_eq!(script.members[0].poll(&script.memory), Ok(false));
     assert_eq!(script.enter(1, &[]), Ok(Part::Last));
-    assert_eq!(script.members[0].look(&script.memory), Ok(false));
+    assert_eq!(script.members[0].poll(&script.memory), Ok(false));
     assert_eq!(script.finish(1, &[]), Ok(()));
-    assert_eq!(script.look(0, &[]), Ok(true));
+    assert_eq!(script.poll(0, &[]), Ok(true));
 }
 
 #[test]
 fn sleepers_are_woken_once() {
     let memory = HeapWords::new(bytes(3));
     let woken = Woken::new(0);
-    let mut members: Vec<_> = (0..3).map(|rank| Member::new(rank, 3)).collect();
+    let mut members: Vec<_> = (0..3).map(|rank| BarrierMember::new(rank, 3)).collect();
     for member in &mut members[..2] {
         assert_eq!(sum(member, &memory, &woken, Waiting::Sleeps, 5), Ok(Outcome::Asleep));
     }
@@ -259,7 +260,7 @@ fn sleepers_are_woken_once() {
 fn the_memory_has_a_place_for_each() {
     for ranks in [1, 2, 7, 8, 9, 64, 1000] {
         let memory = HeapWords::new(bytes(ranks));
-        let mut last = Member::new(ranks - 1, ranks);
+        let mut last = BarrierMember::new(ranks - 1, ranks);
         let _ = last.enter(&memory, &[7; MAX_BYTES]);
         let mut row = [0; MAX_BYTES];
         last.inputs(&memory, ranks - 1, MAX_BYTES, &mut row).unwrap();

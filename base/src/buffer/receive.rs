@@ -7,10 +7,11 @@ use super::{
     OWNED, RecvBuf, SCATTERED, Shape, Unpack, checked, described, give_away, no_address, take_back,
     take_scattered,
 };
+use crate::copy::copy_bytes;
 use crate::copy::copy_from_shared;
 use crate::layout::{Layout, Overflow};
 use crate::scatter::{Incoming, Laid, Pieces, Unpacking};
-use crate::view::{View, copy_small};
+use crate::view::View;
 
 impl RecvBuf {
     /// A handle of memory that somebody else keeps.
@@ -36,25 +37,22 @@ impl RecvBuf {
         Self { start: std::ptr::NonNull::<u8>::dangling().as_ptr(), len: 0 }
     }
 
-    /// A handle that owns room in pieces, which are filled one after the other.
+    /// A handle that owns space in pieces, which are filled one after the other.
     pub fn pieces(pieces: Vec<Vec<u8>>) -> Self {
-        let pieces = Pieces::owned(pieces);
-        let len = described(pieces.len());
-        Self { start: Box::into_raw(Box::new(Incoming::Pieces(pieces))).cast(), len }
+        Self::describe(Incoming::Pieces(Pieces::owned(pieces)))
     }
 
-    /// A handle of room in pieces that somebody else keeps. The list itself is copied.
+    /// A handle of space in pieces that somebody else keeps. The list itself is copied.
     ///
     /// # Safety
     /// For each piece as for [`borrowed`](Self::borrowed); and no two may overlap.
     pub unsafe fn borrowed_pieces(pieces: &[(*mut u8, usize)]) -> Self {
         // SAFETY: promised by the caller.
         let pieces = unsafe { Pieces::new(pieces.iter().copied(), false) };
-        let len = described(pieces.len());
-        Self { start: Box::into_raw(Box::new(Incoming::Pieces(pieces))).cast(), len }
+        Self::describe(Incoming::Pieces(pieces))
     }
 
-    /// A handle of room for `count` elements at `base` that lie as `layout` says. What lies between is not
+    /// A handle of space for `count` elements at `base` that lie as `layout` says. What lies between is not
     /// written.
     ///
     /// # Errors
@@ -69,39 +67,42 @@ impl RecvBuf {
     ) -> Result<Self, Overflow> {
         // SAFETY: promised by the caller.
         let laid = unsafe { Laid::new(base, layout, count) }?;
-        let len = described(laid.len());
-        if laid.len() == 0 {
-            return Ok(Self::empty());
-        }
-        Ok(Self { start: Box::into_raw(Box::new(Incoming::Laid(laid))).cast(), len })
+        Ok(if laid.len() == 0 { Self::empty() } else { Self::describe(Incoming::Laid(laid)) })
     }
 
     /// A handle of a message that `unpacker` takes as it arrives.
     pub fn unpacked_by(unpacker: Box<dyn Unpack>) -> Self {
-        let len = described(unpacker.room());
-        let message = Incoming::Unpacked(Unpacking::new(unpacker));
+        Self::describe(Incoming::Unpacked(Unpacking::new(unpacker)))
+    }
+
+    fn describe(message: Incoming) -> Self {
+        let len = match &message {
+            Incoming::Pieces(pieces) => described(pieces.len()),
+            Incoming::Laid(laid) => described(laid.len()),
+            Incoming::Unpacked(unpacking) => described(unpacking.by.space()),
+        };
         Self { start: Box::into_raw(Box::new(message)).cast(), len }
     }
 
-    /// Bytes of room.
+    /// Bytes of space.
     #[inline]
     pub const fn len(&self) -> usize {
         self.len & !(OWNED | SCATTERED)
     }
 
-    /// Bytes of room where it lies in one piece; else more than any memory has.
+    /// Bytes of space where it lies in one piece; else more than any memory has.
     #[inline(always)]
     pub const fn len_or_mark(&self) -> usize {
         self.len & !OWNED
     }
 
-    /// Whether there is no room.
+    /// Whether there is no space.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How the room lies in memory.
+    /// How the buffer lies in memory.
     pub fn shape(&self) -> Shape {
         self.incoming().map_or(Shape::Whole, Incoming::shape)
     }
@@ -126,7 +127,7 @@ impl RecvBuf {
     pub fn write_at(&mut self, offset: usize, from: &[u8]) -> usize {
         if self.len & SCATTERED != 0 {
             // SAFETY: `SCATTERED` is set and the handle borrowed exclusively; a slice is readable, and the
-            // room is ours alone.
+            // space is ours alone.
             return unsafe {
                 take_scattered(self.start, self.len, offset, from.as_ptr(), from.len())
             };
@@ -135,7 +136,7 @@ impl RecvBuf {
         if n > 0 {
             // SAFETY: `offset + n <= len`; the memory is ours alone by the promise to
             // `borrowed`, so it does not overlap `from`.
-            unsafe { copy_small(from.as_ptr(), self.start.add(offset), n) };
+            unsafe { copy_bytes(from.as_ptr(), self.start.add(offset), n) };
         }
         n
     }
@@ -146,7 +147,7 @@ impl RecvBuf {
     pub fn copy_at(&mut self, offset: usize, from: View<'_>) -> usize {
         if self.len & SCATTERED != 0 {
             // SAFETY: `SCATTERED` is set and the handle borrowed exclusively; a view is readable, and the
-            // room is ours alone.
+            // space is ours alone.
             return unsafe {
                 take_scattered(self.start, self.len, offset, from.as_ptr(), from.len())
             };
@@ -160,22 +161,44 @@ impl RecvBuf {
         n
     }
 
-    /// The room from `offset` on that lies in one piece, at most `max` bytes; `None` behind the end, and
+    /// Copies all of `from`, memory that may change meanwhile, to the start, where there is space for it in
+    /// one piece. Whether there was; else nothing is copied, and [`copy_at`](Self::copy_at) copies what fits.
+    #[inline(always)]
+    #[must_use]
+    pub fn copy_whole(&mut self, from: View<'_>) -> bool {
+        // Negative where `SCATTERED` is set, so that one comparison answers both.
+        let space = ((self.len << 1) as isize) >> 1;
+        if from.len() as isize > space {
+            return false;
+        }
+        // SAFETY: `from.len() <= len`, as of a view, whose length is no negative one; the destination is ours alone, so the two do not overlap.
+        unsafe { copy_from_shared(from.as_ptr(), self.start, from.len()) };
+        true
+    }
+
+    /// The space from `offset` on that lies in one piece, at most `max` bytes; `None` behind the end, and
     /// where only callbacks know.
+    #[inline]
     pub fn run(&mut self, offset: usize, max: usize) -> Option<(*mut u8, usize)> {
-        let (start, len) = match self.incoming() {
-            None => {
-                let len = self.len().checked_sub(offset).filter(|&len| len > 0)?;
-                (self.start.wrapping_add(offset), len)
-            }
-            Some(Incoming::Pieces(pieces)) => pieces.run(offset)?,
-            Some(Incoming::Laid(laid)) => laid.run(offset)?,
-            Some(Incoming::Unpacked(_)) => return None,
+        let (start, len) = if self.len & SCATTERED == 0 {
+            let len = self.len().checked_sub(offset).filter(|&len| len > 0)?;
+            (self.start.wrapping_add(offset), len)
+        } else {
+            self.run_of_pieces(offset)?
         };
         Some((start, len.min(max)))
     }
 
-    /// The room as a view, for a transport that writes into it.
+    #[inline(never)]
+    fn run_of_pieces(&mut self, offset: usize) -> Option<(*mut u8, usize)> {
+        match self.incoming()? {
+            Incoming::Pieces(pieces) => pieces.run(offset),
+            Incoming::Laid(laid) => laid.run(offset),
+            Incoming::Unpacked(_) => None,
+        }
+    }
+
+    /// The space as a view, for a transport that writes into it.
     ///
     /// # Panics
     /// When it does not lie in one piece.
@@ -189,7 +212,7 @@ impl RecvBuf {
         unsafe { View::from_raw(self.start, self.len & !OWNED) }
     }
 
-    /// Where the room is, for the kernel, a network card or a peer's remote write.
+    /// Where the buffer is, for the kernel, a network card or a peer's remote write.
     ///
     /// # Panics
     /// When it does not lie in one piece.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{
     OWNED, Pack, SCATTERED, SendBuf, Shape, checked, described, give_away, no_address, take_back,
 };
+use crate::copy::copy_slice;
 use crate::layout::{Layout, Overflow};
 use crate::scatter::{Laid, Outgoing, Pieces};
 use crate::view::View;
@@ -69,8 +70,7 @@ impl SendBuf {
 
     /// A handle of a message that `packer` packs when it is wanted.
     pub fn packed_by(packer: Box<dyn Pack>) -> Self {
-        let len = described(packer.packed_size());
-        Self { start: Box::into_raw(Box::new(Outgoing::Packed(packer))).cast(), len }
+        Self::describe(Outgoing::Packed(packer))
     }
 
     fn describe(message: Outgoing) -> Self {
@@ -181,7 +181,7 @@ impl SendBuf {
             Some(message) => message.copy_into(offset, &mut out[..n]),
             None => {
                 let from = self.contiguous().and_then(|all| all.get(offset..)).unwrap_or(&[]);
-                out[..n].copy_from_slice(&from[..n]);
+                copy_slice(&from[..n], &mut out[..n]);
             }
         }
         n

@@ -29,7 +29,7 @@ impl Pack for Copying {
 }
 
 impl Unpack for Copying {
-    fn room(&self) -> usize {
+    fn space(&self) -> usize {
         self.0.len()
     }
     fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Refused> {
@@ -95,13 +95,13 @@ fn a_message_in_pieces_is_the_pieces_one_after_the_other() {
 #[test]
 fn runs_are_the_parts_of_pieces() {
     let all = message(100);
-    let mut room = RecvBuf::pieces(cut(&all, &[0, 40, 0, 20]));
+    let mut space = RecvBuf::pieces(cut(&all, &[0, 40, 0, 20]));
     let sent = SendBuf::pieces(cut(&all, &[0, 40, 0, 20]));
     for (offset, max, len) in [(0, 1000, 40), (39, 9, 1), (40, 7, 7), (59, 9, 1), (60, 99, 40)] {
-        assert_eq!(room.run(offset, max).map(|(_, len)| len), Some(len));
+        assert_eq!(space.run(offset, max).map(|(_, len)| len), Some(len));
         assert_eq!(sent.run(offset, max).map(|(_, len)| len), Some(len));
     }
-    assert!(room.run(100, 1).is_none() && sent.run(100, 1).is_none());
+    assert!(space.run(100, 1).is_none() && sent.run(100, 1).is_none());
     assert!(SendBuf::owned(vec![1; 3]).run(3, 1).is_none());
     assert!(RecvBuf::owned(vec![1; 3]).run(4, 1).is_none());
     assert!(SendBuf::pieces(Vec::new()).is_empty());
@@ -113,14 +113,14 @@ fn nothing_beyond_the_pieces_is_touched() {
     let start = ground.as_mut_ptr();
     // SAFETY: three places inside of `ground`, apart from each other, which is not looked at before
     // the handle is gone.
-    let mut room = unsafe {
+    let mut space = unsafe {
         RecvBuf::borrowed_pieces(&[(start.add(2), 3), (start.add(50), 10), (start.add(20), 4)])
     };
-    assert_eq!(room.len(), 17);
-    assert_eq!(room.write_at(0, &[1; 5]), 5);
-    assert_eq!(room.write_at(5, &[2; 40]), 12);
-    assert_eq!(room.write_at(17, &[3; 40]), 0);
-    drop(room);
+    assert_eq!(space.len(), 17);
+    assert_eq!(space.write_at(0, &[1; 5]), 5);
+    assert_eq!(space.write_at(5, &[2; 40]), 12);
+    assert_eq!(space.write_at(17, &[3; 40]), 0);
+    drop(space);
     let mut expected = vec![9_u8; 64];
     expected[2..5].fill(1);
     expected[50..52].fill(1);
@@ -132,20 +132,20 @@ fn nothing_beyond_the_pieces_is_touched() {
 #[test]
 fn a_callback_may_refuse_or_panic() {
     for (byte, fails) in [(1, false), (0xdd, true), (0xee, true)] {
-        let mut room = RecvBuf::unpacked_by(Box::new(Copying(vec![0; 5000], 0)));
+        let mut space = RecvBuf::unpacked_by(Box::new(Copying(vec![0; 5000], 0)));
         let mut all = message(4500);
         all[2500] = byte;
-        assert_eq!(room.write_at(0, &all[..2000]), 2000);
-        assert_eq!(room.write_at(2000, &all[2000..]), if fails { 0 } else { 2500 });
-        assert_eq!(room.failed(), fails);
-        assert!(room.run(0, 1).is_none());
-        let back: Box<dyn std::any::Any> = room.into_unpacker().expect("there is one");
+        assert_eq!(space.write_at(0, &all[..2000]), 2000);
+        assert_eq!(space.write_at(2000, &all[2000..]), if fails { 0 } else { 2500 });
+        assert_eq!(space.failed(), fails);
+        assert!(space.run(0, 1).is_none());
+        let back: Box<dyn std::any::Any> = space.into_unpacker().expect("there is one");
         let back = back.downcast::<Copying>().expect("of this type");
         assert!(back.0[..2000] == all[..2000]);
     }
-    let mut room = RecvBuf::unpacked_by(Box::new(Copying(vec![0; 10], 0)));
-    assert_eq!(room.write_at(0, &[1; 20]), 10);
-    assert_eq!((room.write_at(3, &[1; 2]), room.failed()), (0, true));
+    let mut space = RecvBuf::unpacked_by(Box::new(Copying(vec![0; 10], 0)));
+    assert_eq!(space.write_at(0, &[1; 20]), 10);
+    assert_eq!((space.write_at(3, &[1; 2]), space.failed()), (0, true));
 }
 
 #[test]
@@ -180,13 +180,13 @@ fn a_message_that_is_laid_out_is_its_elements_one_after_the_other() {
     assert!(sent.into_pieces().is_none());
     let start = memory.as_mut_ptr();
     // SAFETY: the memory outlives the handle, and is nobody else's meanwhile.
-    let mut room = unsafe { RecvBuf::laid_out(start, Arc::clone(&element), 10) }.unwrap();
-    assert_eq!((room.len(), room.shape(), room.failed()), (30, Shape::Pieces(20), false));
-    assert_eq!(room.write_at(25, &[0xbb; 9]), 5);
-    assert_eq!(room.write_at(4, &[0xcc; 3]), 3);
-    assert_eq!(room.write_at(30, &[0xdd; 3]), 0);
-    assert_eq!(room.run(29, 5).map(|(_, len)| len), Some(1));
-    drop(room);
+    let mut space = unsafe { RecvBuf::laid_out(start, Arc::clone(&element), 10) }.unwrap();
+    assert_eq!((space.len(), space.shape(), space.failed()), (30, Shape::Pieces(20), false));
+    assert_eq!(space.write_at(25, &[0xbb; 9]), 5);
+    assert_eq!(space.write_at(4, &[0xcc; 3]), 3);
+    assert_eq!(space.write_at(30, &[0xdd; 3]), 0);
+    assert_eq!(space.run(29, 5).map(|(_, len)| len), Some(1));
+    drop(space);
     for (at, &byte) in memory.iter().enumerate() {
         let expected = match at {
             33 | 35 | 36 | 37 | 39 => 0xbb,

@@ -195,7 +195,6 @@ fn wrong_kind(value: &Value<String>) -> ! {
 setting_type!(bool, Value::Switch, Value::Switch(on) => *on);
 setting_type!(Duration, Value::Time, Value::Time(time) => *time);
 setting_type!(String, Value::Text, Value::Text(text) => text.clone());
-setting_type!(u64, Value::Number, Value::Number(number) => *number);
 // The constructors bound the range to that of the type, so the conversions are exact.
 setting_type!(u32, |number| Value::Number(u64::from(number)), Value::Number(number) => *number as u32);
 setting_type!(usize, |number| Value::Number(number as u64), Value::Number(number) => *number as usize);
@@ -333,23 +332,6 @@ impl Setting<u32> {
         assert!(min <= default && default <= max, "the default lies within the bounds");
         let kind = Kind::Integer { min: min as u64, max: max as u64 };
         Self::new(name, Value::Number(default as u64), kind, false)
-    }
-}
-
-impl Setting<Option<u32>> {
-    /// A whole number from `min` to `max`, or `auto` (`None`), which is the default.
-    pub const fn integer_or_auto(name: &'static str, min: u32, max: u32) -> Self {
-        assert!(min <= max, "the bounds are in order");
-        let kind = Kind::Integer { min: min as u64, max: max as u64 };
-        Self::new(name, Value::Auto, kind, true)
-    }
-}
-
-impl Setting<u64> {
-    /// A whole number of 64 bits from `min` to `max`.
-    pub const fn integer64(name: &'static str, default: u64, min: u64, max: u64) -> Self {
-        assert!(min <= default && default <= max, "the default lies within the bounds");
-        Self::new(name, Value::Number(default), Kind::Integer { min, max }, false)
     }
 }
 

@@ -27,11 +27,11 @@ crate::settings! {
             Setting::<Option<usize>>::bytes_or_auto("BOWLINE_TEST_THRESHOLD", 0, 1 << 20)
             .cost("nothing").change("to compare");
         /// A number,
-        /// told on two lines.
+        /// described on two lines.
         COUNT: u32 = Setting::<u32>::integer("BOWLINE_TEST_COUNT", 3, 1, 10)
             .cost("time").change("sometimes");
         /// A large number.
-        SEED: u64 = Setting::<u64>::integer64("BOWLINE_TEST_SEED", 1, 0, u64::MAX)
+        SEED: u32 = Setting::<u32>::integer("BOWLINE_TEST_SEED", 1, 0, u32::MAX)
             .cost("nothing").change("to vary");
         /// A switch.
         SWITCH: bool = Setting::<bool>::switch("BOWLINE_TEST_SWITCH", false)
@@ -79,7 +79,7 @@ fn the_environment_is_read_in_every_form() {
         ("BOWLINE_TEST_SIZE", " 2M "),
         ("BOWLINE_TEST_THRESHOLD", "64kb"),
         ("BOWLINE_TEST_COUNT", "10"),
-        ("BOWLINE_TEST_SEED", "18446744073709551615"),
+        ("BOWLINE_TEST_SEED", "4294967295"),
         ("BOWLINE_TEST_SWITCH", "Yes"),
         ("BOWLINE_TEST_TIME", "250us"),
         ("BOWLINE_TEST_COLOUR", "RED"),
@@ -91,7 +91,7 @@ fn the_environment_is_read_in_every_form() {
     assert_eq!(config.get(SIZE), 2 << 20);
     assert_eq!(config.get(THRESHOLD), Some(64 << 10));
     assert_eq!(config.get(COUNT), 10);
-    assert_eq!(config.get(SEED), u64::MAX);
+    assert_eq!(config.get(SEED), u32::MAX);
     assert!(config.get(SWITCH));
     assert_eq!(config.get(TIME), Duration::from_micros(250));
     assert_eq!(config.get(COLOUR), Colour::Red);
@@ -169,7 +169,7 @@ fn the_program_has_the_last_word_within_the_bounds() {
 }
 
 #[test]
-fn rows_tell_everything_and_can_be_written_back() {
+fn rows_say_everything_and_can_be_written_back() {
     let config = read(&[("BOWLINE_TEST_SIZE", "3k")]).unwrap();
     let rows: Vec<Row> = config.rows().collect();
     assert_eq!(rows.len(), SETTINGS.len());
@@ -178,7 +178,7 @@ fn rows_tell_everything_and_can_be_written_back() {
     assert_eq!((size.value.as_str(), size.default.as_str()), ("3k", "8k"));
     assert_eq!(size.origin, Origin::Environment);
     let count = rows.iter().find(|row| row.name == "BOWLINE_TEST_COUNT").unwrap();
-    assert_eq!(count.doc, "A number, told on two lines.");
+    assert_eq!(count.doc, "A number, described on two lines.");
     let again =
         Config::from_pairs(rows.iter().map(|row| (row.name, row.value.clone())), &[SETTINGS]);
     let again: Vec<String> = again.unwrap().rows().map(|row| row.value).collect();

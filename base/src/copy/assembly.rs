@@ -5,8 +5,8 @@
 use std::cell::Cell;
 use std::time::Instant;
 
+use super::{copy_bytes, is_aliased};
 use crate::sync::LINE;
-use crate::view::copy_small;
 
 /// How many lines ahead a long read asks.
 const AHEAD: usize = 24 * LINE;
@@ -150,7 +150,7 @@ macro_rules! copy_line {
 /// Copies line by line, by plain stores.
 ///
 /// # Safety
-/// As for [`copy_small`].
+/// As for [`copy_bytes`].
 #[inline]
 pub(super) unsafe fn copy_lines(from: *const u8, to: *mut u8, n: usize) {
     let mut at = 0;
@@ -160,13 +160,24 @@ pub(super) unsafe fn copy_lines(from: *const u8, to: *mut u8, n: usize) {
         at += LINE;
     }
     // SAFETY: what is left of both ranges.
-    unsafe { copy_small(from.add(at), to.add(at), n - at) }
+    unsafe { copy_bytes(from.add(at), to.add(at), n - at) }
+}
+
+/// The same for ranges between which a string instruction would be slow.
+///
+/// # Safety
+/// As for [`copy_bytes`].
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn copy_aliased(from: *const u8, to: *mut u8, n: usize) {
+    // SAFETY: as promised by the caller.
+    unsafe { copy_lines(from, to, n) }
 }
 
 /// Copies by the route that is the cheaper one.
 ///
 /// # Safety
-/// As for [`copy_small`].
+/// As for [`copy_bytes`].
 #[inline(never)]
 pub(super) unsafe fn copy_long(from: *const u8, to: *mut u8, n: usize) {
     let mut routing = ROUTING.get();
@@ -189,12 +200,13 @@ pub(super) unsafe fn copy_long(from: *const u8, to: *mut u8, n: usize) {
 
 /// Copies through the caches. Plain stores ask for the lines, several at once, and wait until each
 /// has come, only to overwrite it. A string instruction knows that it will fill whole lines and only has
-/// the other copies dropped. It needs lines that were not asked for ahead, and whole ones.
+/// the other copies dropped. It needs lines that were not asked for ahead, and whole ones, and ranges that are not
+/// aliased.
 ///
 /// # Safety
-/// As for [`copy_small`].
+/// As for [`copy_bytes`].
 unsafe fn copy_through(from: *const u8, to: *mut u8, n: usize) {
-    if !has_fast_strings() {
+    if !has_fast_strings() || is_aliased(from.addr(), to.addr()) {
         // SAFETY: as promised by the caller.
         return unsafe { copy_lines(from, to, n) };
     }
@@ -202,7 +214,7 @@ unsafe fn copy_through(from: *const u8, to: *mut u8, n: usize) {
     // SAFETY: `lead` bytes and then the rest lie inside both ranges, which the caller promised. The
     // direction flag is clear, as the calling convention has it.
     unsafe {
-        copy_small(from, to, lead);
+        copy_bytes(from, to, lead);
         std::arch::asm!(
             "rep movsb",
             inout("rcx") n - lead => _,
@@ -216,11 +228,11 @@ unsafe fn copy_through(from: *const u8, to: *mut u8, n: usize) {
 /// Copies past the caches: whole lines; what is left at the ends goes through them.
 ///
 /// # Safety
-/// As for [`copy_small`].
+/// As for [`copy_bytes`].
 pub(super) unsafe fn copy_past(from: *const u8, to: *mut u8, n: usize) {
     let mut at = to.align_offset(LINE).min(n);
     // SAFETY: `at` bytes lie inside both ranges.
-    unsafe { copy_small(from, to, at) };
+    unsafe { copy_bytes(from, to, at) };
     while n - at >= LINE {
         // SAFETY: a line from `at` on lies inside both ranges, and starts one of the target's, so that
         // the stores are aligned as they must be.
@@ -230,7 +242,7 @@ pub(super) unsafe fn copy_past(from: *const u8, to: *mut u8, n: usize) {
     // SAFETY: what is left of both ranges. The fence has no operands: stores past the caches are
     // seen before what is stored behind it, which no Release says of them.
     unsafe {
-        copy_small(from.add(at), to.add(at), n - at);
+        copy_bytes(from.add(at), to.add(at), n - at);
         std::arch::asm!("sfence", options(nostack, preserves_flags));
     }
 }
@@ -238,7 +250,7 @@ pub(super) unsafe fn copy_past(from: *const u8, to: *mut u8, n: usize) {
 /// Copies line by line, and asks for those that follow.
 ///
 /// # Safety
-/// As for [`copy_small`].
+/// As for [`copy_bytes`].
 #[inline(never)]
 pub(super) unsafe fn copy_ahead(from: *const u8, to: *mut u8, n: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -255,7 +267,7 @@ pub(super) unsafe fn copy_ahead(from: *const u8, to: *mut u8, n: usize) {
         at += LINE;
     }
     // SAFETY: what is left of both ranges.
-    unsafe { copy_small(from.add(at), to.add(at), n - at) }
+    unsafe { copy_bytes(from.add(at), to.add(at), n - at) }
 }
 
 #[cfg(test)]

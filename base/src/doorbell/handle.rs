@@ -1,9 +1,8 @@
 //! The handle of a doorbell: the word where it lives, the futex and the socket behind it.
 //!
 //! A worker that waits for memory alone sleeps on the word. One that also waits for descriptors
-//! (a network, the user's `epoll`) sleeps on one socket, into which each waker writes a datagram (the
-//! module `socket`). Their names belong to a network namespace; ranks in different ones cannot wake
-//! each other this way, which [`network_namespace`] lets an address tell.
+//! (a network, the user's `epoll`) sleeps on one socket, into which each waker writes a datagram. Their names belong to a network namespace; ranks in different ones cannot wake
+//! each other this way, which [`network_namespace`] lets an address say.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,13 +15,13 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use rustix::thread::futex;
 
-use super::{
-    DoorbellWords, FENCED, FUTEX, Sleep, Woken, announce_socket, arm_word, disarm_word, fence,
-    ring_word, rung, socket, wake_whatever,
+use crate::doorbell_word::{
+    DoorbellWords, FENCED, FUTEX, Sleep, Woken, announce_socket, arm_word, disarm_word,
+    light_fence_needed, membarrier, prepare_to_wake, ring_word, rung, wake_futex,
 };
 use crate::job::JobMemory;
 use crate::sync::Line;
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::Ordering;
 
 /// Where the words live.
 #[derive(Debug)]
@@ -49,7 +48,7 @@ struct Inner {
 /// handle; a handle keeps the memory of the word alive.
 #[derive(Clone, Debug)]
 pub struct Doorbell {
-    /// Into `inner.home`: one load less on the way to the word.
+    /// Into `inner.home`: it saves one load before the word's.
     words: NonNull<DoorbellWords>,
     inner: Arc<Inner>,
 }
@@ -66,8 +65,8 @@ impl Doorbell {
     /// The worker that owns it makes one handle and clones it: the event descriptor belongs to
     /// the handle.
     pub fn of_job(job: &JobMemory, local: u32) -> Option<Self> {
-        fence::light_fence_needed();
-        socket::prepare();
+        light_fence_needed();
+        prepare_to_wake();
         let words = NonNull::from(&*job.control(local)?.doorbell);
         let home = Home::Job { job: job.clone(), local };
         Some(Self { words, inner: Arc::new(Inner { home, event: OnceLock::new() }) })
@@ -76,7 +75,7 @@ impl Doorbell {
     /// A doorbell with a word of its own, for a worker without job memory; only threads of this
     /// process can ring it.
     pub fn private() -> Self {
-        fence::light_fence_needed();
+        light_fence_needed();
         // Its ringers are few: they make the fence, and its sleeper interrupts no processor (rule 5).
         // Relaxed: nobody else has the word yet.
         let home = Arc::new(Line(DoorbellWords::default()));
@@ -109,7 +108,9 @@ impl Doorbell {
                 true
             }
             Sleep::Fd => match &self.inner.home {
-                Home::Job { job, local } => socket::wake(job, *local),
+                Home::Job { job, local } => {
+                    job.wake_socket(*local).is_none_or(|socket| socket.wake())
+                }
                 Home::Private { .. } => {
                     if let Some(event) = self.inner.event.get() {
                         // A counter that is full (EAGAIN) is readable already.
@@ -126,7 +127,7 @@ impl Doorbell {
     /// [`Sleep::Fd`] the event descriptor must have been made before.
     pub fn arm(&self, kind: Sleep) {
         let settle = || std::thread::sleep(Duration::from_millis(1));
-        arm_word(&self.words().word, kind, fence::membarrier, settle);
+        arm_word(&self.words().word, kind, membarrier, settle);
     }
 
     /// States that the owner is awake, and empties the event descriptor. A ring that is under way
@@ -194,36 +195,19 @@ impl Doorbell {
             Home::Private { .. } => {
                 rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?
             }
-            Home::Job { job, local } => socket::open(job, *local)?,
+            Home::Job { job, local } => {
+                let socket = job.wake_socket(*local).ok_or_else(|| {
+                    io::Error::new(
+                        io::ErrorKind::NotConnected,
+                        "the rank must attach to its job before it has an event descriptor",
+                    )
+                })?;
+                socket.open()?
+            }
         };
         let event = self.inner.event.get_or_init(|| made);
         announce_socket(self.words());
         Ok(event.as_fd())
-    }
-}
-
-/// Before a rank attaches: registers the process, and has senders fence where it has no membarrier, or
-/// is `alone` on its node, so that hardly anybody rings.
-pub(crate) fn prepare(words: &DoorbellWords, alone: bool) {
-    if fence::light_fence_needed() || alone {
-        // Relaxed: published by the state that the rank stores when it attaches.
-        words.word.fetch_or(FENCED, Ordering::Relaxed);
-    }
-}
-
-/// Wakes a rank whatever its word says. For the death of a peer, which may have taken the sleep
-/// state away without waking; see rule 6 of [`doorbell`](super).
-pub(crate) fn wake_always(job: &JobMemory, local: u32) {
-    if let Some(control) = job.control(local) {
-        let words = &control.doorbell;
-        wake_whatever(words, || wake_futex(&words.word), || socket::wake(job, local));
-    }
-}
-
-fn wake_futex(word: &AtomicU32) {
-    // Everybody: the threads of one worker may sleep on one word.
-    if let Err(error) = futex::wake(word, futex::Flags::empty(), i32::MAX as u32) {
-        tracing::warn!(%error, "cannot wake a sleeping rank");
     }
 }
 

@@ -1,11 +1,9 @@
 //! Waking a worker from any thread of its process, without a message: a flag that stays up until the
 //! worker has seen it, and the doorbells on which it may be sleeping.
 
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use super::{Doorbell, Sleep};
+use super::Doorbell;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug)]
@@ -43,22 +41,9 @@ impl Signal {
         self.0.raised.swap(false, Ordering::AcqRel)
     }
 
-    /// States that the worker is about to sleep on descriptors.
-    pub fn arm(&self) {
-        self.0.own.arm(Sleep::Fd);
-    }
-
-    /// The worker is awake.
-    pub fn disarm(&self) {
-        self.0.own.disarm();
-    }
-
-    /// What becomes readable when it is raised while armed.
-    ///
-    /// # Errors
-    /// When the process has too many descriptors.
-    pub fn event_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        self.0.own.event_fd()
+    /// The doorbell that is the signal's own: what the worker sleeps on where no transport's would do.
+    pub fn doorbell(&self) -> &Doorbell {
+        &self.0.own
     }
 }
 

@@ -19,9 +19,9 @@
 //! 5. `wanted` is one word for all senders. A 1 that another sender has stored after the answer is
 //!    as good as the own one, since the next answer rings everybody who waits.
 //!
-//! What space is, and where the words lie, is the business of whoever uses this.
+//! What space is, and where the words lie, is the business of the user of this module.
 
-use super::fence::light_fence;
+use super::light_fence;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
 /// What a sender that goes to sleep does, step by step; [`prepare`] has the order.

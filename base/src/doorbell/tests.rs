@@ -8,7 +8,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
+use crate::doorbell_word::{AWAKE, FD, FENCED, FUTEX, arm_word, ring_word};
 use crate::job::{JobMemory, JobSpec};
+use crate::sync::atomic::{AtomicU32, Ordering};
 
 const WATCHDOG: Duration = Duration::from_secs(60);
 

@@ -15,14 +15,15 @@
 //! 1. `EMPTY` is the zero that memory starts with. Nobody wrote the other fields yet, except
 //!    `world_rank`, which the creator of the memory writes.
 //! 2. To attach, a rank claims the block by a compare-and-swap of `pid` from 0, fills in
-//!    `start_time` and `instance`, and stores `ATTACHED` with Release. Whoever loads `ATTACHED`
+//!    `start_time` and `instance`, and stores `ATTACHED` with Release. A process that loads `ATTACHED`
 //!    or `FINALIZED` with Acquire may read the identity; it does not change any more.
 //! 3. Only the rank itself stores `FINALIZED`, after its last use of the job's memory. A process
 //!    that ends in `ATTACHED` has died, whatever its exit code.
 //! 4. Death is not a state of this word, since the dead cannot write it: it is a bit of the
 //!    job's death bitmap. See [`JobMemory::mark_dead`](super::JobMemory::mark_dead).
 
-use crate::doorbell::DoorbellWords;
+use super::JobMemory;
+use crate::doorbell_word::{DoorbellWords, WakeSocket};
 use crate::sync::Line;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -33,17 +34,17 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub struct ControlBlock {
     /// Who the rank is. Written when it attaches and when it finalises.
     pub identity: Line<Identity>,
-    /// How it sleeps. Stored by the rank itself, changed by whoever wakes it, loaded by every
+    /// How it sleeps. Stored by the rank itself, changed by a thread that wakes it, loaded by every
     /// sender.
     pub doorbell: Line<DoorbellWords>,
     /// What the rank is about to reserve in somebody's queue. It stores the intent before it
     /// takes slots and clears it after they are finalised; a consumer that settles a hole of a
     /// dead producer loads it. The queue's module defines the bits; zero is no intent.
     pub intent: Line<AtomicU64>,
-    /// What the rank waits for, for whoever inspects the job.
+    /// What the rank waits for, for tools that inspect the job.
     pub waiting: Line<Waiting>,
-    /// Set by a sender that found this rank's queue full; cleared by the rank when there is room
-    /// and the senders are told.
+    /// Set by a sender that found this rank's queue full; cleared by the rank when there is space
+    /// and the senders are notified.
     pub space_wanted: Line<AtomicU32>,
     /// Local index + 1 of the rank whose queue this one found full; 0 for none.
     pub waiting_on: Line<AtomicU32>,
@@ -70,10 +71,10 @@ pub struct Identity {
     pub state: AtomicU32,
     /// Process that runs the rank, in the namespace of its own `/proc`; 0 before attaching.
     pub pid: AtomicU32,
-    /// When that process started, clock ticks since boot (field 22 of `/proc/PID/stat`): tells a
+    /// When that process started, clock ticks since boot (field 22 of `/proc/PID/stat`): distinguishes a
     /// process from a later one with the same number.
     pub start_time: AtomicU64,
-    /// Random and never 0 once attached: tells apart the ranks that are threads of one process.
+    /// Random and never 0 once attached: distinguishes the ranks that are threads of one process.
     pub instance: AtomicU64,
     /// Rank in the whole job.
     pub world_rank: AtomicU32,
@@ -155,7 +156,7 @@ impl ControlBlock {
         })
     }
 
-    /// Makes the block this process's, or tells whose it is.
+    /// Makes the block this process's, or says whose it is.
     pub(super) fn claim(
         &self,
         pid: u32,
@@ -175,8 +176,16 @@ impl ControlBlock {
     }
 
     pub(super) fn finish(&self) {
-        // Release pairs with the Acquire of `state`: whoever sees it, sees all that this rank
+        // Release pairs with the Acquire of `state`: a process that sees it sees all that this rank
         // wrote into the job's memory.
         self.identity.state.store(RankState::Finalized as u32, Ordering::Release);
+    }
+}
+
+impl JobMemory {
+    /// The socket on which a local rank may sleep; `None` before it attached.
+    pub(crate) fn wake_socket(&self, local: u32) -> Option<WakeSocket> {
+        let instance = self.control(local)?.identity()?.instance;
+        WakeSocket::of(self.0.node_id, (local, instance), self.0.wake_token)
     }
 }

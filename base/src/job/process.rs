@@ -1,8 +1,8 @@
-//! What names a process for good: its number and its start.
+//! What names a process and no later one: its number and its start.
 
 use std::io;
 
-/// When a process started, clock ticks since boot: with the pid it names a process for good.
+/// When a process started, clock ticks since boot: with the pid it names a process and no later one.
 ///
 /// # Errors
 /// When there is no such process or `/proc` is not mounted.

@@ -33,8 +33,8 @@ fn both_sides_agree_on_every_place() {
     let opened = JobMemory::open(again(&made)).unwrap();
     assert_eq!((opened.id(), opened.ranks(), opened.area_bytes()), (7, 70, 8192));
     assert_eq!(opened.node_id(), made.node_id());
-    assert_eq!(opened.wake_token(), made.wake_token());
-    assert_ne!(opened.wake_token(), made.node_id());
+    assert_eq!(opened.0.wake_token, made.0.wake_token);
+    assert_ne!(opened.0.wake_token, made.node_id());
     for local in 0..70 {
         let control = made.control(local).unwrap();
         assert_eq!(control.identity.world_rank.load(Ordering::Relaxed), 100 + local);
@@ -151,7 +151,7 @@ fn processors_of_all_ranks_count_once() {
 }
 
 #[test]
-fn deaths_on_other_nodes_are_told_by_rank_of_the_job() {
+fn deaths_on_other_nodes_are_noted_by_rank_of_the_job() {
     let job = JobMemory::create_memfd_of_node(&SPEC, 200).unwrap();
     let peer = JobMemory::open(again(&job)).unwrap();
     let before = peer.death_generation();
@@ -190,5 +190,5 @@ fn who_has_left_is_known_and_is_not_dead() {
     job.mark_dead(5);
     assert_eq!(job.left().collect::<Vec<_>>(), [0, 63, 64, 69]);
     assert_eq!(job.dead().collect::<Vec<_>>(), [5]);
-    assert_ne!(job.death_generation(), before, "whoever polls it looks");
+    assert_ne!(job.death_generation(), before, "a poll of it looks");
 }

@@ -6,8 +6,8 @@
 #[cfg(all(target_arch = "x86_64", not(any(miri, bowline_sanitize))))]
 use super::wide;
 use super::{Kind, Layout, Node, Part, Piece};
+use crate::copy::copy_bytes;
 use crate::copy::{copy_from_shared, copy_to_shared};
-use crate::view::copy_small;
 
 /// Bytes of a block from which on it is copied as a message of its own. Shorter ones begin and end within
 /// lines that other blocks share, which are slow to go past the caches.
@@ -30,7 +30,7 @@ unsafe fn block<const PACK: bool>(laid: *mut u8, line: &mut Line, len: usize) {
         } else if len >= LONG {
             copy_to_shared(laid, line.start, len);
         } else {
-            copy_small(laid, line.start, len);
+            copy_bytes(laid, line.start, len);
         }
     }
     line.start = line.start.wrapping_add(len);
@@ -63,7 +63,7 @@ unsafe fn strided<T: Copy, const PACK: bool>(
             }
         }
     };
-    // Four in a turn: a processor may store two of them at once, but counts one turn at a time.
+    // Four in one round of the loop: a processor may store two of them at once, but counts one round at a time.
     for _ in 0..count / 4 {
         for nth in 0..4 {
             copy(laid.wrapping_offset(stride * nth), flat.wrapping_add(size * nth as usize));

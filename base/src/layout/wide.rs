@@ -67,13 +67,13 @@ pub(super) unsafe fn halves<const PACK: bool>(
     len: usize,
     count: usize,
 ) -> usize {
-    let turns = count * len / WIDE;
-    if !matches!(len, 4 | 8 | 16 | 32) || turns * WIDE < FEWEST || !is_there() {
+    let rounds = count * len / WIDE;
+    if !matches!(len, 4 | 8 | 16 | 32) || rounds * WIDE < FEWEST || !is_there() {
         return 0;
     }
     let table = &HALVES[len.trailing_zeros() as usize - 2];
-    // SAFETY: each turn reads or writes a line at `flat` and, of two at `laid`, the words of the mask, which are
-    // those of `WIDE / len` blocks; all turns together stay within what the caller promised. The instructions
+    // SAFETY: each round reads or writes a line at `flat` and, of two at `laid`, the words of the mask, which are
+    // those of `WIDE / len` blocks; all rounds together stay within what the caller promised. The instructions
     // are there, and the table has what is loaded from it.
     unsafe {
         if PACK {
@@ -87,14 +87,14 @@ pub(super) unsafe fn halves<const PACK: bool>(
                 "vmovdqu32 [{flat}], zmm1",
                 "add {laid}, 128",
                 "add {flat}, 64",
-                "dec {turns}",
+                "dec {rounds}",
                 "jnz 2b",
                 "vzeroupper",
                 mask = in(reg) table.mask,
                 table = in(reg) table.gather.as_ptr(),
                 laid = inout(reg) laid => _,
                 flat = inout(reg) flat => _,
-                turns = inout(reg) turns => _,
+                rounds = inout(reg) rounds => _,
                 out("xmm0") _, out("xmm1") _, out("xmm2") _, out("k1") _,
                 options(nostack),
             );
@@ -111,20 +111,20 @@ pub(super) unsafe fn halves<const PACK: bool>(
                 "vmovdqu32 [{laid} + 64]{{k1}}, zmm1",
                 "add {laid}, 128",
                 "add {flat}, 64",
-                "dec {turns}",
+                "dec {rounds}",
                 "jnz 2b",
                 "vzeroupper",
                 mask = in(reg) table.mask,
                 table = in(reg) table.low.as_ptr(),
                 laid = inout(reg) laid => _,
                 flat = inout(reg) flat => _,
-                turns = inout(reg) turns => _,
+                rounds = inout(reg) rounds => _,
                 out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("k1") _,
                 options(nostack),
             );
         }
     }
-    turns * WIDE / len
+    rounds * WIDE / len
 }
 
 /// Copies `count` blocks of `len` bytes from places that are `from_stride` apart to places that are `to_stride`
@@ -143,7 +143,7 @@ pub(super) unsafe fn blocks(
     if len == 0 || !len.is_multiple_of(WIDE) || count == 0 || !is_there() {
         return false;
     }
-    // SAFETY: each turn copies a block, line by line; all turns together are what the caller promised. The
+    // SAFETY: each round copies a block, line by line; all rounds together are what the caller promised. The
     // instructions are there.
     unsafe {
         asm!(

@@ -70,9 +70,9 @@ fn impossible_lengths_are_refused() {
 
 #[test]
 fn what_the_machine_or_the_group_lacks_is_refused_before_it_is_reserved() {
-    let room = Room { machine: Some(PAGE as u64), group: None };
-    assert!(Region::create_within(&room, "bowline-test", PAGE).is_ok());
-    let refused = Region::create_within(&room, "bowline-test", 2 * PAGE);
+    let available = Available { machine: Some(PAGE as u64), group: None };
+    assert!(Region::create_within(&available, "bowline-test", PAGE).is_ok());
+    let refused = Region::create_within(&available, "bowline-test", 2 * PAGE);
     assert!(matches!(refused, Err(RegionError::MachineFull { .. })));
 }
 

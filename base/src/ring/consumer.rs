@@ -23,7 +23,7 @@ pub struct Peek {
     pub in_data: bool,
 }
 
-/// The consumer of a ring, whoever owns its other side.
+/// The consumer of a ring, in any process.
 #[derive(Debug)]
 pub struct Consumer<W> {
     words: W,
@@ -179,7 +179,7 @@ impl<W: Words> Consumer<W> {
         Ok(())
     }
 
-    /// Tells the owner that this side does not read any more: the owner finds the head damaged when
+    /// Lets the owner know that this side does not read any more: the owner finds the head damaged when
     /// it next looks, and gives up.
     #[cold]
     pub fn refuse(&mut self) {
@@ -198,7 +198,7 @@ impl<W: Words> Consumer<W> {
     }
 
     /// The rest of `receive` for a message whose slot holds `word` and names a piece of data.
-    /// Apart, so that the way of a short message stays short.
+    /// Apart, so that the code for a short message stays short.
     #[inline(never)]
     fn receive_data<T>(
         &mut self,

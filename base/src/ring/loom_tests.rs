@@ -1,4 +1,4 @@
-//! The ring under the model checker, alone and with the way there and back.
+//! The ring under the model checker, alone and with the changes to it and back.
 
 use loom::thread;
 
@@ -39,11 +39,11 @@ fn push(producer: &mut Producer<LoomWords>, number: u64) -> bool {
     if number % 2 == 0 {
         return producer.try_push_short(1, 0, &header, &[number as u8; 8]);
     }
-    let Some(mut room) = producer.reserve_data(64) else {
+    let Some(mut space) = producer.reserve_data(64) else {
         return false;
     };
-    room.put(&[number as u8; 64]);
-    room.commit(1, 0, &header, 64);
+    space.put(&[number as u8; 64]);
+    space.commit(1, 0, &header, 64);
     true
 }
 
@@ -55,7 +55,7 @@ fn loom_ring_is_a_queue() {
         let mut consumer = init(words.clone(), SHAPE).expect("large enough");
         let sender = thread::spawn(move || {
             let mut producer = Producer::claim(words, 0).expect("free");
-            // What is refused is not tried again: the rest comes when the ring has room.
+            // What is refused is not tried again: the rest comes when the ring has space.
             (0..6).take_while(|&number| push(&mut producer, number)).count() as u64
         });
         let mut received = 0;
@@ -125,14 +125,14 @@ fn loom_ring_changes_owners() {
 struct Receiver {
     queue: seq::Consumer<LoomWords>,
     ring: Consumer<LoomWords>,
-    way: Receiving,
+    route: Receiving,
     next: u64,
 }
 
 impl Receiver {
     /// Reads the ring while it is active; whether it has read END.
     fn read_ring(&mut self) {
-        while self.way.drain_first().is_some() {
+        while self.route.drain_first().is_some() {
             let next = self.next;
             let got = self.ring.receive(|a| {
                 if a.id != END_ID {
@@ -143,7 +143,7 @@ impl Receiver {
             match got.expect("sound") {
                 None => return,
                 Some(END_ID) => {
-                    self.way.ended();
+                    self.route.ended();
                     self.ring.free();
                 }
                 Some(_) => self.next += 1,
@@ -159,10 +159,10 @@ impl Receiver {
             return false;
         };
         self.read_ring();
-        assert_eq!(self.way, Receiving::Queue, "a message by the queue before END");
+        assert_eq!(self.route, Receiving::Queue, "a message by the queue before END");
         if id == SWITCH_ID {
             let owner = self.ring.owner();
-            self.way.switch(5, &header, 1, |_| owner).expect("a sound marker");
+            self.route.switch(5, &header, 1, |_| owner).expect("a sound marker");
         } else {
             assert_eq!(header[1], self.next, "out of order by the queue");
             self.next += 1;
@@ -173,7 +173,7 @@ impl Receiver {
 
 fn send(queue: &mut seq::Producer<LoomWords>, intent: &AtomicU64, id: u8, header: &[u64; 3]) {
     let message = Message { id, flags: 0, header, payload: &[] };
-    queue.push(intent, &message).expect("the queue has room for all of the model");
+    queue.push(intent, &message).expect("the queue has space for all of the model");
 }
 
 /// Queue, SWITCH, ring, END, queue: one stream in order, `misordered` sends by the ring too soon.
@@ -183,25 +183,25 @@ fn promotion(misordered: bool) {
     let mut receiver = Receiver {
         queue: seq::init(words.clone(), 8, 0).expect("large enough"),
         ring: init(ring_words.clone(), SHAPE).expect("large enough"),
-        way: Receiving::default(),
+        route: Receiving::default(),
         next: 0,
     };
     let sender = thread::spawn(move || {
         let intent = AtomicU64::new(0);
         let mut queue = seq::attach(words, 0, 5).expect("made");
-        let mut way = Sending::Queue;
+        let mut route = Sending::Queue;
         send(&mut queue, &intent, 1, &[0, 0, 0]);
-        way.claim(ring_words, 0, 5).expect("free");
-        let switch = way.pending_switch().expect("claimed");
+        route.claim(ring_words, 0, 5).expect("free");
+        let switch = route.pending_switch().expect("claimed");
         if !misordered {
             send(&mut queue, &intent, SWITCH_ID, &switch);
         }
-        way.switched();
-        let Sending::Ring(producer) = &mut way else { panic!("switched") };
+        route.switched();
+        let Sending::Ring(producer) = &mut route else { panic!("switched") };
         assert!(producer.try_push_short(1, 0, &[0, 1, 0], &[]));
         assert!(producer.try_push_short(1, 0, &[0, 2, 0], &[]));
         if !misordered {
-            assert!(way.end());
+            assert!(route.end());
         }
         send(&mut queue, &intent, 1, &[0, 3, 0]);
     });

@@ -38,7 +38,6 @@ pub struct Producer<W> {
 }
 
 impl<W: Words> Producer<W> {
-    /// Claims the ring in `words` for the sender with number `source`.
     pub(super) fn claim(words: W, source: u32) -> Result<Self, RingError> {
         let shape = shape_of(&words)?;
         // AcqRel: pairs with the Release store in `Consumer::free`; we see the head that the
@@ -79,7 +78,7 @@ impl<W: Words> Producer<W> {
         self.evicted
     }
 
-    /// Whether the receiver's head was found damaged: there is never room again.
+    /// Whether the receiver's head was found damaged: there is never space again.
     #[inline]
     pub const fn is_damaged(&self) -> bool {
         self.damaged
@@ -93,7 +92,7 @@ impl<W: Words> Producer<W> {
 
     /// Whether a slot is free; looks at the consumer's head only if none seems to be.
     #[inline]
-    pub fn has_room(&mut self) -> bool {
+    pub fn has_space(&mut self) -> bool {
         self.tail < self.limit || self.refresh()
     }
 
@@ -112,7 +111,7 @@ impl<W: Words> Producer<W> {
     /// for a shorter one.
     #[inline(never)]
     pub fn try_push_lines(&mut self, id: u8, flags: u8, header: &[u64; 3], payload: &[u8]) -> bool {
-        if !(MAX_LINE + 1..=MAX_INLINE).contains(&payload.len()) || !self.has_room() {
+        if !(MAX_LINE + 1..=MAX_INLINE).contains(&payload.len()) || !self.has_space() {
             return false;
         }
         let first = self.shape.slot_line(self.tail);
@@ -138,7 +137,7 @@ impl<W: Words> Producer<W> {
     /// for a longer one.
     #[inline]
     pub fn try_push_line(&mut self, id: u8, flags: u8, header: &[u64; 3], payload: &[u8]) -> bool {
-        if payload.len() > MAX_LINE || !self.has_room() {
+        if payload.len() > MAX_LINE || !self.has_space() {
             return false;
         }
         // SAFETY: `slot_line` masks the position, and `shape_of` saw that all slots are there.
@@ -160,7 +159,7 @@ impl<W: Words> Producer<W> {
         ahead.prefetch_write();
     }
 
-    /// Asks for the room of a next piece of `len` bytes: its lines lie with the consumer, and the
+    /// Prefetches the space of a next piece of `len` bytes: its lines lie with the consumer, and the
     /// piece would wait for them line by line. What is sent and answered comes back later than the
     /// lines do. A long piece overwrites its lines and waits for none.
     #[inline]
@@ -176,12 +175,12 @@ impl<W: Words> Producer<W> {
         }
     }
 
-    /// Room for a payload of at most `max_len` bytes in the data area, and for its slot. `None`:
+    /// Space for a payload of at most `max_len` bytes in the data area, and for its slot. `None`:
     /// there is none now (or ever, when `max_len` is beyond [`max_data`](Self::max_data) or the
     /// ring is damaged); nothing has happened then.
     #[inline]
-    pub fn reserve_data(&mut self, max_len: usize) -> Option<DataRoom<'_, W>> {
-        if max_len > self.max_data() || !self.has_room() {
+    pub fn reserve_data(&mut self, max_len: usize) -> Option<DataSpace<'_, W>> {
+        if max_len > self.max_data() || !self.has_space() {
             return None;
         }
         let position = self.shape.place(self.data_tail, max_len);
@@ -192,13 +191,13 @@ impl<W: Words> Producer<W> {
                 return None;
             }
         }
-        Some(DataRoom { producer: self, position, max_len })
+        Some(DataSpace { producer: self, position, max_len })
     }
 
     /// Sends the last message of this owner, after which the receiver frees the ring. `Err`: the
     /// ring is full; try again later. Rule 4 of [`promote`](super::promote).
     pub fn end(mut self) -> Result<(), Self> {
-        if !self.has_room() {
+        if !self.has_space() {
             return Err(self);
         }
         let line = self.words.line(self.shape.slot_line(self.tail));
@@ -249,28 +248,28 @@ impl<W: Words> Producer<W> {
     }
 }
 
-/// Room in the data area for one payload. Dropping it gives the room back.
+/// Space in the data area for one payload. Dropping it gives the space back.
 #[derive(Debug)]
-#[must_use = "room that is not committed sends nothing"]
-pub struct DataRoom<'a, W: Words> {
+#[must_use = "space that is not committed sends nothing"]
+pub struct DataSpace<'a, W: Words> {
     producer: &'a mut Producer<W>,
     position: u64,
     max_len: usize,
 }
 
-impl<W: Words> DataRoom<'_, W> {
-    /// Copies `bytes` to the start of the room, as many as fit; returns how many.
+impl<W: Words> DataSpace<'_, W> {
+    /// Copies `bytes` to the start of the space, as many as fit; returns how many.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.max_len);
         let first = self.producer.shape.data_line(self.position);
         for (i, piece) in bytes[..n].chunks(LINE).enumerate() {
-            // The room is whole lines in one piece, see `Shape::place`.
+            // The space is whole lines in one piece, see `Shape::place`.
             self.producer.words.line(first + i).put(0, piece);
         }
         n
     }
 
-    /// Sends the first `len` bytes of the room, at most all of it, with `header`; returns the
+    /// Sends the first `len` bytes of the space, at most all of it, with `header`; returns the
     /// bytes sent.
     #[inline]
     pub fn commit(self, id: u8, flags: u8, header: &[u64; 3], len: usize) -> usize {
@@ -290,8 +289,8 @@ impl<W: Words> DataRoom<'_, W> {
     }
 }
 
-impl DataRoom<'_, DirectWords> {
-    /// The room itself, to pack into.
+impl DataSpace<'_, DirectWords> {
+    /// The space itself, to pack into.
     #[inline]
     pub fn view(&mut self) -> View<'_> {
         let first = self.producer.shape.data_line(self.position);

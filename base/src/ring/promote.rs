@@ -2,8 +2,8 @@
 //!
 //! A receiver has a few rings. A sender that has sent it much claims a free one; when the
 //! receiver wants the ring for somebody else, it evicts the owner. At any time the next message
-//! of a sender goes one way only, and the receiver knows which, because each change of way is
-//! itself the last message on the old way.
+//! of a sender takes one route only, and the receiver knows which, because each change of route is
+//! itself the last message on the old route.
 //!
 //! ```text
 //!   sender     Queue ──claim──► Claimed ──SWITCH accepted by the queue──► Ring
@@ -23,7 +23,7 @@
 //!    has read SWITCH, so all that came by the queue is before all that comes by the ring.
 //! 4. A sender that sees that it is evicted, or that disconnects, sends END as its last message
 //!    by the ring and uses the queue again. If the ring is full, it tries END first when there is
-//!    room.
+//!    space.
 //! 5. A receiver that finds a message of a source in the queue, whatever it is, while that
 //!    source's ring is active, first reads the ring up to END. It is there: the sender stored END
 //!    before it reserved in the queue (Release, Acquire). A ring that runs out before END is
@@ -60,7 +60,7 @@ pub const fn read_switch(header: &[u64; 3], rings: u32) -> Option<u32> {
     Some(header[1] as u32)
 }
 
-/// Which way a sender's next message goes.
+/// The route of a sender's next message.
 #[derive(Debug)]
 pub enum Sending<W> {
     /// By the queue.
@@ -78,10 +78,10 @@ pub enum Sending<W> {
 
 impl<W: Words> Sending<W> {
     /// Rule 1: claims the receiver's ring `number` in `words` for the sender `source`, if the
-    /// way is `Queue`; otherwise nothing happens.
+    /// route is `Queue`; otherwise nothing happens.
     ///
     /// # Errors
-    /// When the ring is taken or damaged; the way stays.
+    /// When the ring is taken or damaged; the route stays.
     pub fn claim(&mut self, words: W, number: u32, source: u32) -> Result<(), RingError> {
         if let Self::Queue = self {
             *self = Self::Claimed { number, producer: Producer::claim(words, source)? };
@@ -105,9 +105,9 @@ impl<W: Words> Sending<W> {
         };
     }
 
-    /// Rule 4: gives the ring back by sending END, if the way is the ring and it has room. To be
+    /// Rule 4: gives the ring back by sending END, if the route is the ring and it has space. To be
     /// called before a message, when the ring says [`evicted`](Producer::evicted). Whether the
-    /// way is the queue now.
+    /// route is the queue now.
     #[cold]
     pub fn end(&mut self) -> bool {
         match std::mem::replace(self, Self::Queue) {
@@ -127,7 +127,7 @@ impl<W: Words> Sending<W> {
     }
 }
 
-/// Which way a source's next message comes.
+/// The route of a source's next message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Receiving {
     /// By the queue.
@@ -141,7 +141,7 @@ pub enum Receiving {
 }
 
 impl Receiving {
-    /// Rule 3: a SWITCH of `source` with `header` was read from the queue. `owner_of` tells who
+    /// Rule 3: a SWITCH of `source` with `header` was read from the queue. `owner_of` says who
     /// owns a ring, and `rings` how many there are. Returns the ring to read from now on.
     ///
     /// # Errors

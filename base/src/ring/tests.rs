@@ -15,7 +15,7 @@ use crate::words::{DirectWords, HeapWords, LINE_WORDS, LineWords, Words};
 #[derive(Clone, Copy, Debug)]
 enum Action {
     Short(usize),
-    Data { room: usize, len: usize },
+    Data { space: usize, len: usize },
     Receive(usize),
     Publish,
     Evict,
@@ -24,7 +24,7 @@ enum Action {
 fn actions() -> impl Strategy<Value = Vec<Action>> {
     let action = prop_oneof![
         6 => (0usize..40).prop_map(Action::Short),
-        4 => (0usize..300, 0usize..300).prop_map(|(room, len)| Action::Data { room, len }),
+        4 => (0usize..300, 0usize..300).prop_map(|(space, len)| Action::Data { space, len }),
         6 => (1usize..8).prop_map(Action::Receive),
         1 => Just(Action::Publish),
         1 => Just(Action::Evict),
@@ -77,7 +77,7 @@ impl Checked {
     fn ring(&mut self) -> &mut Producer<HeapWords> {
         match &mut self.sending {
             Sending::Ring(producer) => producer,
-            other => panic!("the way is not the ring but {other:?}"),
+            other => panic!("the route is not the ring but {other:?}"),
         }
     }
 
@@ -94,15 +94,15 @@ impl Checked {
                 }
                 prop_assert!(self.model.len() <= self.shape.slots as usize);
             }
-            Action::Data { room, len } => {
+            Action::Data { space, len } => {
                 let bytes = payload(number, len);
                 let max = self.shape.max_data();
-                let Some(mut data) = self.ring().reserve_data(room) else {
+                let Some(mut data) = self.ring().reserve_data(space) else {
                     return Ok(());
                 };
-                prop_assert!(room <= max);
+                prop_assert!(space <= max);
                 let put = data.put(&bytes);
-                prop_assert_eq!(put, len.min(room));
+                prop_assert_eq!(put, len.min(space));
                 prop_assert_eq!(data.commit(id, 3, &[number, 1, 2], put), put);
                 self.model.push_back((id, number, bytes[..put].to_vec()));
                 self.number += 1;
@@ -162,11 +162,11 @@ proptest! {
         for action in actions {
             ring.step(action)?;
         }
-        // Whatever happened, everything comes out, and the largest message has room then.
+        // Whatever happened, everything comes out, and the largest message has space then.
         while ring.receive()?.is_some() {}
         let max = ring.shape.max_data();
         prop_assert!(ring.ring().reserve_data(max).is_some());
-        prop_assert!(ring.ring().has_room());
+        prop_assert!(ring.ring().has_space());
     }
 
     #[test]
@@ -196,9 +196,9 @@ proptest! {
                 consumer.free();
             }
             producer.try_push_short(1, 0, &[0; 3], &[1; 32]);
-            if let Some(mut room) = producer.reserve_data(64) {
-                room.put(&[2; 64]);
-                room.commit(1, 0, &[0; 3], 64);
+            if let Some(mut space) = producer.reserve_data(64) {
+                space.put(&[2; 64]);
+                space.commit(1, 0, &[0; 3], 64);
             }
             producer.refresh();
         }
@@ -253,10 +253,10 @@ fn the_mapped_home_shows_payloads_in_place() {
     let mut producer = Producer::claim(words, 1).expect("free");
     for lap in 0..9u8 {
         assert!(producer.try_push_short(1, 5, &[1, 2, 3], &[lap; 32]));
-        let mut room = producer.reserve_data(64).expect("the consumer follows");
-        assert_eq!(room.view().len(), 64);
-        assert_eq!(room.view().copy_in(&[lap; 50]), 50);
-        assert_eq!(room.commit(2, 0x80, &[4, 5, 6], 50), 50);
+        let mut space = producer.reserve_data(64).expect("the consumer follows");
+        assert_eq!(space.view().len(), 64);
+        assert_eq!(space.view().copy_in(&[lap; 50]), 50);
+        assert_eq!(space.commit(2, 0x80, &[4, 5, 6], 50), 50);
         assert_eq!(consumer.peek(), Some(Peek { id: 1, flags: 5, in_data: false }));
         let short = consumer.receive(|a| (a.header, a.payload().to_vec()));
         assert_eq!(short, Ok(Some(([1, 2, 3], vec![lap; 32]))));
@@ -266,7 +266,7 @@ fn the_mapped_home_shows_payloads_in_place() {
 }
 
 #[test]
-fn shapes_and_strangers_are_refused() {
+fn wrong_shapes_and_words_of_no_ring_are_refused() {
     let words = HeapWords::new(Shape { slots: 8, data: 512 }.bytes());
     for shape in [(0, 512), (6, 512), (2, 512), (8, 100), (8, 128), (8, 3 << 8)] {
         let (slots, data) = shape;

@@ -3,8 +3,8 @@
 //! heap home checks every line).
 
 use super::{
-    Arrival, Fault, Intent, MAX_SLOTS, Producers, max_message_bytes, published, sealed as seals,
-    seq,
+    Arrival, Fault, Intent, MAX_SLOTS, Producers, checksummed as checksums, max_message_bytes,
+    published, seq,
 };
 use crate::buffer::RecvBuf;
 use crate::sync::atomic::Ordering;
@@ -38,13 +38,13 @@ pub fn consume(bytes: &[u8]) {
     debug_assert!(slots <= MAX_SLOTS);
     over_seq(slots, script);
     over_published(slots, script);
-    over_sealed(slots, script);
+    over_checksummed(slots, script);
 }
 
-/// Runs the form with seals alone.
-pub fn sealed(bytes: &[u8]) {
+/// Runs the form with checksums alone.
+pub fn checksummed(bytes: &[u8]) {
     if let Some((&first, script)) = bytes.split_first() {
-        over_sealed(4 << (first % 4), script);
+        over_checksummed(4 << (first % 4), script);
     }
 }
 
@@ -54,12 +54,12 @@ struct Credulous {
     holes: u32,
 }
 
-impl seals::Sources for Credulous {
+impl checksums::Sources for Credulous {
     fn key(&mut self, source: u16) -> Option<u64> {
         (source & 1 == 0).then_some(source.into())
     }
 
-    fn take(&mut self, message: seals::Sealed<'_>) {
+    fn take(&mut self, message: checksums::Checksummed<'_>) {
         assert!(message.payload.len() <= self.limit, "a length beyond the queue was handed out");
     }
 
@@ -71,9 +71,9 @@ impl seals::Sources for Credulous {
     }
 }
 
-fn over_sealed(slots: u32, script: &[u8]) {
+fn over_checksummed(slots: u32, script: &[u8]) {
     let words = HeapWords::new(published::bytes_for(slots));
-    let Ok(mut consumer) = seals::init(words.clone(), slots) else {
+    let Ok(mut consumer) = checksums::init(words.clone(), slots) else {
         return;
     };
     let limit = max_message_bytes(slots);
@@ -82,7 +82,7 @@ fn over_sealed(slots: u32, script: &[u8]) {
     for chunk in script.chunks_exact(10) {
         let value = scribble(&words, chunk, consumer.producers_tag());
         if value & 1 == 0 {
-            seal_one(&words, &consumer, slots, value);
+            checksum_one(&words, &consumer, slots, value);
         }
         let _ = consumer.poll(8, &mut everybody, &mut staging);
         if value & 7 == 0 {
@@ -103,19 +103,24 @@ fn over_sealed(slots: u32, script: &[u8]) {
     finish(|| consumer.poll(u32::MAX, &mut everybody, &mut staging), 4 * slots);
 }
 
-/// Gives some slot a seal that fits, so that what is behind the seal is met.
-fn seal_one(words: &HeapWords, consumer: &seals::Consumer<HeapWords>, slots: u32, value: u64) {
+/// Gives some slot a checksum that fits, so that what is behind the checksum is met.
+fn checksum_one(
+    words: &HeapWords,
+    consumer: &checksums::Consumer<HeapWords>,
+    slots: u32,
+    value: u64,
+) {
     let (tag, at) = (consumer.producers_tag(), (value >> 8) as u32 & (slots - 1));
     let line = words.line(published::slot_line(tag >> 31, at, slots));
     let source = (value >> 16) as u16 & 6;
-    let start = seals::under((value >> 20 & 0x3f) << 32, tag, source);
+    let start = checksums::under((value >> 20 & 0x3f) << 32, tag, source);
     let mut image = [start, value >> 40 & 0xffff, 0, value, 0, 0, 0, 0];
     if value & 0x100 == 0 {
-        image = seals::void(source.into(), tag, source);
+        image = checksums::void(source.into(), tag, source);
     } else {
-        let mut sealer = seals::Sealer::new(source.into());
-        sealer.start(image);
-        image[1] = seals::with_seal(image[1], sealer.seal());
+        let mut sum = checksums::Checksum::new(source.into());
+        sum.start(image);
+        image[1] = checksums::with_checksum(image[1], sum.checksum());
     }
     for (word, value) in image.into_iter().enumerate() {
         // Relaxed: one thread.
@@ -150,7 +155,7 @@ fn over_published(slots: u32, script: &[u8]) {
         return;
     };
     for chunk in script.chunks_exact(10) {
-        let value = scribble(&words, chunk, consumer.generation());
+        let value = scribble(&words, chunk, consumer.producers_tag());
         let _ = consumer.poll(8, |a| look(&a, slots as usize * 64));
         if value & 7 == 0 {
             let _ = consumer.settle(&Anybody(value));

@@ -1,5 +1,5 @@
 //! What the tests of both forms share: one face for both, producers that can be stopped after
-//! every step, and messages whose bytes tell where they come from.
+//! every step, and messages whose bytes say where they come from.
 
 use super::{Arrival, Fault, Message, Producers, Refused, published, seq};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -132,7 +132,6 @@ impl Producers for Ranks {
     }
 }
 
-/// The payload of message `number` of `source`, `len` bytes.
 pub(super) fn payload(source: u16, number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|i| (source as usize * 71 + number as usize * 13 + i * 7 + 1) as u8).collect()
 }

@@ -102,9 +102,9 @@ fn race<F: Form<LoomWords> + 'static>(filled: usize, polls: usize, scripts: [Scr
         }));
     }
     let mut received = Received::default();
-    for turn in 0..polls {
+    for nth in 0..polls {
         received.poll::<F>(&mut consumer);
-        if turn == 0 {
+        if nth == 0 {
             let _ = F::settle(&mut consumer, &ranks).expect("no fault");
         }
     }

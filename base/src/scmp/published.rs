@@ -50,13 +50,13 @@
 
 mod consumer;
 mod producer;
-pub mod solo;
+pub mod remote_ring;
 
 pub use consumer::Consumer;
 pub use producer::{Failed, Producer, Ticket};
 
 use super::slot::{self, bytes_in};
-use super::{AttachError, MAX_SLOTS, MIN_SLOTS, Message};
+use super::{AttachError, Message, announce, announced, check_slots};
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
 use crate::words::{LINE_WORDS, LineWords, Words};
@@ -142,18 +142,16 @@ pub fn image(message: &Message<'_>, source: u16, index: usize) -> [u64; LINE_WOR
 /// `queue` is the number by which producers name this queue in their intents.
 ///
 /// # Errors
-/// When `slots` is not a power of two within [`MIN_SLOTS`]`..=`[`MAX_SLOTS`], or the memory is
+/// When `slots` is not a power of two within [`MIN_SLOTS`](super::MIN_SLOTS)`..=`[`MAX_SLOTS`](super::MAX_SLOTS), or the memory is
 /// too small.
 pub fn init<W: Words>(words: W, slots: u32, queue: u16) -> Result<Consumer<W>, AttachError> {
-    check_slots(&words, slots)?;
+    check_slots(&words, slots, bytes_for)?;
     // Relaxed: all of it is ordered by the magic.
     words.line(R_LINE).store(0, 1 << 32, Ordering::Relaxed);
     for line in [S_LINE, S_LINE + 1, F_LINE, F_LINE + 1] {
         words.line(line).store(0, 0, Ordering::Relaxed);
     }
-    words.line(0).store(1, u64::from(slots), Ordering::Relaxed);
-    // Release: pairs with the Acquire load in `attach`; who sees the magic sees the rest.
-    words.line(0).store(0, MAGIC, Ordering::Release);
+    announce(&words, MAGIC, slots);
     Ok(Consumer::new(words, slots, queue))
 }
 
@@ -163,31 +161,10 @@ pub fn init<W: Words>(words: W, slots: u32, queue: u16) -> Result<Consumer<W>, A
 /// # Errors
 /// When the memory holds no queue, or one that cannot be.
 pub fn attach<W: Words>(words: W, queue: u16, source: u16) -> Result<Producer<W>, AttachError> {
-    if words.lines() < FIRST_SLOT {
-        return Err(AttachError::TooSmall);
-    }
-    let line = words.line(0);
-    // Acquire: pairs with the Release store in `init`.
-    if line.load(0, Ordering::Acquire) != MAGIC {
-        return Err(AttachError::NotAQueue);
-    }
-    // Relaxed: ordered by the magic; read once.
-    let slots = u32::try_from(line.load(1, Ordering::Relaxed)).map_err(|_| AttachError::Slots)?;
-    check_slots(&words, slots)?;
+    let slots = announced(&words, MAGIC, FIRST_SLOT, bytes_for)?;
     Ok(Producer::new(words, slots, queue, source))
 }
 
-fn check_slots<W: Words>(words: &W, slots: u32) -> Result<(), AttachError> {
-    if !slots.is_power_of_two() || !(MIN_SLOTS..=MAX_SLOTS).contains(&slots) {
-        return Err(AttachError::Slots);
-    }
-    if words.lines() * LINE < bytes_for(slots) {
-        return Err(AttachError::TooSmall);
-    }
-    Ok(())
-}
-
-/// The line of slot `offset` of `half`.
 pub(super) const fn slot_line(half: u32, offset: u32, slots: u32) -> usize {
     // Masked, so that it is a line of the queue whatever the offset.
     FIRST_SLOT + ((half & 1) * slots + (offset & (slots - 1))) as usize

@@ -88,7 +88,7 @@ pub(super) use consumer::next_tag;
 pub use consumer::{Consumer, Settled};
 pub use producer::{Failed, Producer, Ticket};
 
-use super::{AttachError, MAX_SLOTS, MIN_SLOTS};
+use super::{AttachError, announce, announced, check_slots};
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
 use crate::words::{LineWords, Words};
@@ -117,7 +117,7 @@ pub const fn bytes_for(slots: u32) -> usize {
 /// `queue` is the number by which producers name this queue in their intents.
 ///
 /// # Errors
-/// When `slots` is not a power of two within [`MIN_SLOTS`]`..=`[`MAX_SLOTS`], or the memory is
+/// When `slots` is not a power of two within [`MIN_SLOTS`](super::MIN_SLOTS)`..=`[`MAX_SLOTS`](super::MAX_SLOTS), or the memory is
 /// too small.
 pub fn init<W: Words>(words: W, slots: u32, queue: u16) -> Result<Consumer<W>, AttachError> {
     init_at(words, slots, queue, 1)
@@ -130,13 +130,11 @@ pub(crate) fn init_at<W: Words>(
     queue: u16,
     generation: u32,
 ) -> Result<Consumer<W>, AttachError> {
-    check_slots(&words, slots)?;
+    check_slots(&words, slots, bytes_for)?;
     words.line(R_LINE).store(0, u64::from(generation) << 32, Ordering::Relaxed);
     words.line(F_LINE).store(0, 0, Ordering::Relaxed);
     words.line(F_LINE + 1).store(0, 0, Ordering::Relaxed);
-    words.line(0).store(1, u64::from(slots), Ordering::Relaxed);
-    // Release: pairs with the Acquire load in `attach`; who sees the magic sees the rest.
-    words.line(0).store(0, MAGIC, Ordering::Release);
+    announce(&words, MAGIC, slots);
     Ok(Consumer::new(words, slots, queue, generation))
 }
 
@@ -146,28 +144,8 @@ pub(crate) fn init_at<W: Words>(
 /// # Errors
 /// When the memory holds no queue, or one that cannot be.
 pub fn attach<W: Words>(words: W, queue: u16, source: u16) -> Result<Producer<W>, AttachError> {
-    if words.lines() < FIRST_SLOT {
-        return Err(AttachError::TooSmall);
-    }
-    let line = words.line(0);
-    // Acquire: pairs with the Release store in `init_at`.
-    if line.load(0, Ordering::Acquire) != MAGIC {
-        return Err(AttachError::NotAQueue);
-    }
-    // Relaxed: ordered by the magic; read once.
-    let slots = u32::try_from(line.load(1, Ordering::Relaxed)).map_err(|_| AttachError::Slots)?;
-    check_slots(&words, slots)?;
+    let slots = announced(&words, MAGIC, FIRST_SLOT, bytes_for)?;
     Ok(Producer::new(words, slots, queue, source))
-}
-
-fn check_slots<W: Words>(words: &W, slots: u32) -> Result<(), AttachError> {
-    if !slots.is_power_of_two() || !(MIN_SLOTS..=MAX_SLOTS).contains(&slots) {
-        return Err(AttachError::Slots);
-    }
-    if words.lines() * LINE < bytes_for(slots) {
-        return Err(AttachError::TooSmall);
-    }
-    Ok(())
 }
 
 /// The line of slot `offset` of the half in bit 31 of `tag`.

@@ -9,7 +9,7 @@
 //! Bit fields count from the lowest bit. `tag` says that the slot is written, and when: see the
 //! queue forms. A message takes one START and as many CONT slots behind it as its length needs,
 //! so their number is not written down and cannot contradict it. In a CONT the length field has
-//! its top bit set and holds the slot's place in its message, counted from 1: each slot tells
+//! its top bit set and holds the slot's place in its message, counted from 1: each slot says
 //! what it is, and what a dead producer left can be skipped slot by slot.
 
 use crate::sync::atomic::Ordering;
@@ -37,7 +37,7 @@ pub const fn slots_for(len: usize) -> usize {
     if len <= FIRST_BYTES { 1 } else { 1 + (len - FIRST_BYTES).div_ceil(MORE_BYTES) }
 }
 
-/// Bytes of payload for which `slots` slots have room; none for no slot.
+/// Bytes of payload for which `slots` slots have space; none for no slot.
 #[inline]
 pub(super) const fn bytes_in(slots: usize) -> usize {
     if slots == 0 { 0 } else { FIRST_BYTES + (slots - 1) * MORE_BYTES }

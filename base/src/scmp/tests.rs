@@ -287,7 +287,7 @@ fn the_checker_sees_a_finalise_before_its_put() {
 
 #[test]
 fn the_checker_sees_a_consumer_that_does_not_wait() {
-    // Stop 2: reserved, not put. The consumer leaves the old half all the same.
+    // Stop 2: reserved, not put. The consumer leaves the old half nevertheless.
     let seq = interleave::<Seq>(2, |q| {
         let _ = q.settle()?;
         q.consumer.finish_without_waiting();
@@ -468,11 +468,11 @@ fn what_the_dead_left_is_resolved_by_proof() {
         let message = |id| Message { id, flags: 0, header: &header, payload: &[7; 30] };
         let mut living = published::attach(words.clone(), 0, 0).expect("a queue");
         let mut dead = published::attach(words, 0, 1).expect("a queue");
-        living.push(&intent, &message(1)).expect("room");
-        dead.push(&intent, &message(2)).expect("room");
-        let ticket = dead.reserve(2).expect("room");
+        living.push(&intent, &message(1)).expect("space");
+        dead.push(&intent, &message(2)).expect("space");
+        let ticket = dead.reserve(2).expect("space");
         dead.put(&ticket, &message(3));
-        living.push(&intent, &message(4)).expect("room");
+        living.push(&intent, &message(4)).expect("space");
         let mut seen = Vec::new();
         assert_eq!(consumer.poll(9, |arrival| seen.push(arrival.id)), Ok(0));
         assert!(consumer.stalled() && seen.is_empty());
@@ -499,9 +499,9 @@ fn what_the_dead_left_is_resolved_by_proof() {
 #[test]
 fn a_ring_for_one_producer() {
     const SLOTS: u32 = 8;
-    let words = HeapWords::new(published::solo::bytes_for(SLOTS));
+    let words = HeapWords::new(published::remote_ring::bytes_for(SLOTS));
     let line = |byte: usize| words.line(byte / crate::sync::LINE);
-    let mut consumer = published::solo::Consumer::default();
+    let mut consumer = published::remote_ring::Consumer::default();
     let mut tail = 0_u64;
     for round in 0..40_u64 {
         let payload = vec![round as u8; [0, 30, 100][round as usize % 3]];
@@ -523,7 +523,7 @@ fn a_ring_for_one_producer() {
         let mut seen = Vec::new();
         assert_eq!(consumer.poll(&words, SLOTS, 9, |_| seen.push(0)), Ok(0), "not published");
         tail += count;
-        line(published::solo::TAIL_BYTE).store(0, tail, Ordering::Relaxed);
+        line(published::remote_ring::TAIL_BYTE).store(0, tail, Ordering::Relaxed);
         assert!(!consumer.is_drained(&words));
         let polled = consumer.poll(&words, SLOTS, 9, |arrival| {
             assert_eq!((arrival.source, arrival.len), (3, payload.len()));
@@ -531,15 +531,16 @@ fn a_ring_for_one_producer() {
         });
         assert_eq!((polled, &seen[..]), (Ok(1), &[round][..]));
         assert!(consumer.is_drained(&words));
-        let head = line(published::solo::HEAD_BYTE).load(0, Ordering::Relaxed);
-        let read = |consumed, published| published::solo::read_head(head, consumed, published);
-        assert_eq!(read(tail - count, tail), Ok(published::solo::Head::At(tail)));
+        let head = line(published::remote_ring::HEAD_BYTE).load(0, Ordering::Relaxed);
+        let read =
+            |consumed, published| published::remote_ring::read_head(head, consumed, published);
+        assert_eq!(read(tail - count, tail), Ok(published::remote_ring::Head::At(tail)));
         assert_eq!(read(tail - count, tail - 1), Err(crate::ring::Damaged));
         assert_eq!(read(tail + 1, tail + 9), Err(crate::ring::Damaged));
     }
     // Too many, fewer than before, and slots that were never written.
     for wrong in [tail + u64::from(SLOTS) + 1, tail - 1, tail + u64::from(SLOTS)] {
-        line(published::solo::TAIL_BYTE).store(0, wrong, Ordering::Relaxed);
+        line(published::remote_ring::TAIL_BYTE).store(0, wrong, Ordering::Relaxed);
         let polled = consumer.poll(&words, SLOTS, 9, |_| panic!("nothing was sent"));
         assert_eq!(polled, Err(crate::ring::Damaged), "{wrong}");
     }

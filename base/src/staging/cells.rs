@@ -10,8 +10,8 @@
 //!
 //! What is stated is not checked, as data is not: a stray write to it looks like another call.
 
-use super::{CELLS, Member, Progress, Stated};
-use crate::barrier::Damaged;
+use super::{CELLS, StagingMember, StagingProgress, Stated};
+use crate::barrier::StrayWrite;
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
 use crate::words::{LineWords, Words};
@@ -23,7 +23,7 @@ const WHAT: usize = 1;
 /// Bytes before the data.
 pub(super) const HEAD: usize = 16;
 
-impl Member {
+impl StagingMember {
     /// The number of the call that this member is in, or that is next.
     pub const fn call(&self) -> u64 {
         self.called + 1
@@ -34,7 +34,10 @@ impl Member {
     /// # Errors
     /// When a word is damaged.
     #[inline]
-    pub fn holds_up_call<W: Words>(&mut self, memory: &W) -> Result<Option<Progress>, Damaged> {
+    pub fn holds_up_call<W: Words>(
+        &mut self,
+        memory: &W,
+    ) -> Result<Option<StagingProgress>, StrayWrite> {
         let needed = (self.call() + 1).saturating_sub(CELLS);
         if self.seen >= needed {
             return Ok(None);
@@ -54,7 +57,11 @@ impl Member {
     }
 
     /// Who of the others has not stated a call.
-    fn missing<W: Words>(&self, memory: &W, call: u64) -> Result<Option<Progress>, Damaged> {
+    fn missing<W: Words>(
+        &self,
+        memory: &W,
+        call: u64,
+    ) -> Result<Option<StagingProgress>, StrayWrite> {
         for rank in (0..self.geometry.ranks).filter(|&rank| rank != self.rank) {
             // Rule 3.
             if !self.is_there(memory, Stated(rank, call))? {
@@ -126,8 +133,8 @@ impl Member {
 
     /// The byte of the memory that is byte `at` of the data of a cell of this call.
     fn cell_data(&self, rank: u32, at: usize, len: usize) -> usize {
-        let room = self.geometry.cell_bytes;
-        assert!(at <= room && len <= room - at, "{len} bytes at {at} leave their cell");
+        let space = self.geometry.cell_bytes;
+        assert!(at <= space && len <= space - at, "{len} bytes at {at} leave their cell");
         self.cell_line(rank, self.call()) * LINE + HEAD + at
     }
 

@@ -27,37 +27,41 @@ const fn number(step: u64, rank: u32) -> u64 {
 }
 
 /// Waits, which ends in every fair order; `false` when somebody has found damage.
-fn wait(member: &Member, memory: &LoomWords, what: Progress) -> Result<(), Damaged> {
+fn wait(
+    member: &StagingMember,
+    memory: &LoomWords,
+    what: StagingProgress,
+) -> Result<(), StrayWrite> {
     while !member.is_there(memory, what)? {
         thread::yield_now();
     }
     Ok(())
 }
 
-fn put(member: &Member, memory: &LoomWords, step: u64, value: u64) {
+fn put(member: &StagingMember, memory: &LoomWords, step: u64, value: u64) {
     member.put(memory, step, member.rank as usize * 8, &value.to_le_bytes());
 }
 
-fn get(member: &Member, memory: &LoomWords, step: u64, at: usize) -> u64 {
+fn get(member: &StagingMember, memory: &LoomWords, step: u64, at: usize) -> u64 {
     let mut out = [0; 8];
     member.get(memory, step, at, &mut out);
     u64::from_le_bytes(out)
 }
 
 /// Two threads, of which the calling one is member 0.
-fn two(slots: u32, run: fn(Member, &LoomWords)) {
+fn two(slots: u32, run: fn(StagingMember, &LoomWords)) {
     let memory = LoomWords::new(geometry(2, slots).bytes());
     let other = {
         let memory = memory.clone();
-        thread::spawn(move || run(Member::new(1, geometry(2, slots)), &memory))
+        thread::spawn(move || run(StagingMember::new(1, geometry(2, slots)), &memory))
     };
-    run(Member::new(0, geometry(2, slots)), &memory);
+    run(StagingMember::new(0, geometry(2, slots)), &memory);
     other.join().unwrap();
 }
 
 /// Both write and read in each of two steps, which have one slot; `waits` is what a member does before it writes.
-fn exchange(waits: fn(&mut Member, &LoomWords, u64)) {
-    let run = move |mut member: Member, memory: &LoomWords| {
+fn exchange(waits: fn(&mut StagingMember, &LoomWords, u64)) {
+    let run = move |mut member: StagingMember, memory: &LoomWords| {
         let other = 1 - member.rank;
         for step in 1..=2 {
             waits(&mut member, memory, step);
@@ -72,14 +76,14 @@ fn exchange(waits: fn(&mut Member, &LoomWords, u64)) {
         let memory = LoomWords::new(geometry(2, 1).bytes());
         let other = {
             let memory = memory.clone();
-            thread::spawn(move || run(Member::new(1, geometry(2, 1)), &memory))
+            thread::spawn(move || run(StagingMember::new(1, geometry(2, 1)), &memory))
         };
-        run(Member::new(0, geometry(2, 1)), &memory);
+        run(StagingMember::new(0, geometry(2, 1)), &memory);
         other.join().unwrap();
     });
 }
 
-fn until_free(member: &mut Member, memory: &LoomWords, step: u64) {
+fn until_free(member: &mut StagingMember, memory: &LoomWords, step: u64) {
     while member.holds_up(memory, step).unwrap().is_some() {
         thread::yield_now();
     }
@@ -117,10 +121,10 @@ fn loom_staging_lets_a_writer_run_ahead() {
 }
 
 /// Three calls with two cells; `writes` says who brings something, `waits` is what a member does before it states a call.
-fn state(writes: fn(u32, u64) -> bool, waits: fn(&mut Member, &LoomWords)) {
+fn state(writes: fn(u32, u64) -> bool, waits: fn(&mut StagingMember, &LoomWords)) {
     check(2, move || {
         let run = move |rank, memory: &LoomWords| {
-            let (mut member, other) = (Member::new(rank, geometry(2, 1)), 1 - rank);
+            let (mut member, other) = (StagingMember::new(rank, geometry(2, 1)), 1 - rank);
             for call in 1..=3 {
                 if writes(rank, call) {
                     waits(&mut member, memory);
@@ -147,7 +151,7 @@ fn state(writes: fn(u32, u64) -> bool, waits: fn(&mut Member, &LoomWords)) {
     });
 }
 
-fn until_stated(member: &mut Member, memory: &LoomWords) {
+fn until_stated(member: &mut StagingMember, memory: &LoomWords) {
     while member.holds_up_call(memory).unwrap().is_some() {
         thread::yield_now();
     }
@@ -169,9 +173,9 @@ fn loom_cells_must_be_free_before_they_are_written() {
 
 /// One member after the other adds its number to what is in the slot, where it lies, and all read the sum; two steps
 /// with one slot. `waits` is what a member does before it adds.
-fn add_in_place(ranks: u32, waits: fn(&Member, &LoomWords, u64)) {
+fn add_in_place(ranks: u32, waits: fn(&StagingMember, &LoomWords, u64)) {
     let run = move |rank, memory: &LoomWords| {
-        let mut member = Member::new(rank, geometry(ranks, 1));
+        let mut member = StagingMember::new(rank, geometry(ranks, 1));
         for step in 1..=2 {
             let before = if rank == 0 {
                 until_free(&mut member, memory, step);
@@ -216,9 +220,9 @@ fn loom_staging_adds_only_to_what_was_written() {
 }
 
 /// All members write, one combines, all read; `claims` is how a member decides that it is the one.
-fn combine(ranks: u32, preemptions: usize, claims: fn(&Member, &LoomWords) -> bool) {
+fn combine(ranks: u32, preemptions: usize, claims: fn(&StagingMember, &LoomWords) -> bool) {
     let run = move |rank, memory: &LoomWords| {
-        let mut member = Member::new(rank, geometry(ranks, 1));
+        let mut member = StagingMember::new(rank, geometry(ranks, 1));
         put(&member, memory, 1, number(1, rank));
         let _ = member.write(memory, 1);
         if claims(&member, memory) {
@@ -249,7 +253,7 @@ fn combine(ranks: u32, preemptions: usize, claims: fn(&Member, &LoomWords) -> bo
 
 #[test]
 fn loom_staging_has_one_member_combine() {
-    let claims = |member: &Member, memory: &LoomWords| member.claims(memory, 1).unwrap();
+    let claims = |member: &StagingMember, memory: &LoomWords| member.claims(memory, 1).unwrap();
     combine(2, 3, claims);
     combine(3, 2, claims);
 }
@@ -262,21 +266,21 @@ fn loom_staging_steps_must_be_claimed() {
 }
 
 /// One member announces that it sleeps, by `announce`, and looks once more.
-fn no_sleeper_is_forgotten(announce: fn(&Member, &LoomWords) -> bool) {
+fn no_sleeper_is_forgotten(announce: fn(&StagingMember, &LoomWords) -> bool) {
     check(3, move || {
         let memory = LoomWords::new(geometry(2, 1).bytes());
         let woken = Arc::new(AtomicU32::new(0));
         let other = {
             let (memory, woken) = (memory.clone(), Arc::clone(&woken));
             thread::spawn(move || {
-                let mut member = Member::new(1, geometry(2, 1));
+                let mut member = StagingMember::new(1, geometry(2, 1));
                 put(&member, &memory, 1, number(1, 1));
                 if member.write(&memory, 1) && member.wakes(&memory, 0) {
                     woken.fetch_add(1, Ordering::Relaxed);
                 }
             })
         };
-        let member = Member::new(0, geometry(2, 1));
+        let member = StagingMember::new(0, geometry(2, 1));
         let asleep = announce(&member, &memory);
         other.join().unwrap();
         let woken = woken.load(Ordering::Relaxed);
@@ -301,7 +305,7 @@ fn loom_staging_wakes_its_sleepers() {
 /// The model must be able to fail: a member that looks before it announces its sleep.
 #[test]
 #[should_panic(expected = "asleep, and nobody wakes it")]
-fn loom_staging_sleepers_must_look_after_they_announce() {
+fn loom_staging_sleepers_must_poll_after_they_announce() {
     no_sleeper_is_forgotten(|member, memory| {
         let awake = member.is_there(memory, Written(1, 1)).unwrap();
         member.announce_sleep(memory, Written(1, 1));
@@ -310,13 +314,13 @@ fn loom_staging_sleepers_must_look_after_they_announce() {
 }
 
 /// Looks of a member beside a stray write. After them it takes what it has not found as not there.
-const LOOKS: u32 = 3;
+const POLLS: u32 = 3;
 
 #[test]
 fn loom_staging_takes_no_stray_write_for_progress() {
     check(2, || {
         let memory = LoomWords::new(geometry(2, 1).bytes());
-        let (line, at) = Member::new(1, geometry(2, 1)).table_at(0, 1);
+        let (line, at) = StagingMember::new(1, geometry(2, 1)).table_at(0, 1);
         let stray = {
             let memory = memory.clone();
             thread::spawn(move || memory.line(line).add(at, 1 << CHECK_BITS, Ordering::Relaxed))
@@ -324,14 +328,14 @@ fn loom_staging_takes_no_stray_write_for_progress() {
         let writer = {
             let memory = memory.clone();
             thread::spawn(move || {
-                let mut member = Member::new(1, geometry(2, 1));
+                let mut member = StagingMember::new(1, geometry(2, 1));
                 put(&member, &memory, 1, number(1, 1));
                 let _ = member.write(&memory, 1);
-                member.look(&memory)
+                member.poll(&memory)
             })
         };
-        let mut member = Member::new(0, geometry(2, 1));
-        for _ in 0..LOOKS {
+        let mut member = StagingMember::new(0, geometry(2, 1));
+        for _ in 0..POLLS {
             match member.is_there(&memory, Written(1, 1)) {
                 Ok(true) => {
                     assert_eq!(get(&member, &memory, 1, 8), number(1, 1));
@@ -348,7 +352,7 @@ fn loom_staging_takes_no_stray_write_for_progress() {
         let _ = writer.join().unwrap();
         // In the end it is there, or everybody finds the damage.
         if member.is_there(&memory, Written(1, 1)) != Ok(true) {
-            assert!(member.look(&memory).is_err(), "lost, and nobody finds it");
+            assert!(member.poll(&memory).is_err(), "lost, and nobody finds it");
         }
     });
 }

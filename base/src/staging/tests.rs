@@ -40,13 +40,13 @@ fn bytes_of(step: u64, rank: u32) -> [u8; 16] {
     std::array::from_fn(|index| (step * 31 + u64::from(rank) * 7 + index as u64) as u8)
 }
 
-fn wait(member: &Member, memory: &HeapWords, what: Progress) {
+fn wait(member: &StagingMember, memory: &HeapWords, what: StagingProgress) {
     while !member.is_there(memory, what).unwrap() {
         std::thread::yield_now();
     }
 }
 
-fn read(member: &Member, memory: &HeapWords, step: u64, rank: u32) {
+fn read(member: &StagingMember, memory: &HeapWords, step: u64, rank: u32) {
     wait(member, memory, Written(rank, step));
     let mut out = [0; 16];
     member.get(memory, step, rank as usize * 16, &mut out);
@@ -59,7 +59,7 @@ fn read(member: &Member, memory: &HeapWords, step: u64, rank: u32) {
     assert_eq!(out, bytes_of(step + 1, rank), "call {step} of {rank}");
 }
 
-fn follow(member: &mut Member, memory: &HeapWords, kind: Kind) {
+fn follow(member: &mut StagingMember, memory: &HeapWords, kind: Kind) {
     let (rank, ranks, step) = (member.rank, member.geometry.ranks, member.next());
     let result = ranks as usize * 16;
     let writes = !matches!(kind, Kind::From(writer) if writer != rank);
@@ -110,7 +110,7 @@ fn threads_bring_each_other_what_they_write() {
             for rank in 0..ranks {
                 let (memory, kinds) = (&memory, &kinds);
                 scope.spawn(move || {
-                    let mut member = Member::new(rank, geometry(ranks, slots));
+                    let mut member = StagingMember::new(rank, geometry(ranks, slots));
                     kinds.iter().for_each(|&kind| follow(&mut member, memory, kind));
                 });
             }
@@ -121,7 +121,7 @@ fn threads_bring_each_other_what_they_write() {
 #[test]
 fn a_writer_is_held_up_by_the_slowest_reader() {
     let memory = HeapWords::new(geometry(3, 2).bytes());
-    let mut members: Vec<_> = (0..3).map(|rank| Member::new(rank, geometry(3, 2))).collect();
+    let mut members: Vec<_> = (0..3).map(|rank| StagingMember::new(rank, geometry(3, 2))).collect();
     for step in 1..=2 {
         assert_eq!(members[0].holds_up(&memory, step), Ok(None));
         let _ = members[0].write(&memory, step);
@@ -137,12 +137,12 @@ fn a_writer_is_held_up_by_the_slowest_reader() {
 #[test]
 fn a_collective_may_have_steps_that_a_member_leaves_out() {
     let memory = HeapWords::new(geometry(2, 2).bytes());
-    let mut members = [0, 1].map(|rank| Member::new(rank, geometry(2, 2)));
+    let mut members = [0, 1].map(|rank| StagingMember::new(rank, geometry(2, 2)));
     for member in &mut members {
         let _ = member.write(&memory, 1);
         let _ = member.end(&memory, 7);
         assert_eq!(member.next(), 8);
-        assert_eq!(member.look(&memory), Ok(()));
+        assert_eq!(member.poll(&memory), Ok(()));
     }
     assert_eq!(members[0].holds_up(&memory, 8), Ok(None));
 }
@@ -150,7 +150,7 @@ fn a_collective_may_have_steps_that_a_member_leaves_out() {
 #[test]
 fn a_call_is_held_up_by_who_has_not_finished_an_earlier_one() {
     let memory = HeapWords::new(geometry(2, 4).bytes());
-    let mut members = [0, 1].map(|rank| Member::new(rank, geometry(2, 4)));
+    let mut members = [0, 1].map(|rank| StagingMember::new(rank, geometry(2, 4)));
     for call in 1..CELLS {
         assert_eq!(members[0].holds_up_call(&memory), Ok(None));
         assert_eq!(members[0].call(), call);
@@ -171,13 +171,13 @@ fn a_call_is_held_up_by_who_has_not_finished_an_earlier_one() {
 #[should_panic(expected = "leave their cell")]
 fn data_stays_in_its_cell() {
     let memory = HeapWords::new(geometry(2, 2).bytes());
-    Member::new(0, geometry(2, 2)).put_cell(&memory, CELL - 4, &[1; 8]);
+    StagingMember::new(0, geometry(2, 2)).put_cell(&memory, CELL - 4, &[1; 8]);
 }
 
 #[test]
 fn sleepers_are_woken_once_and_for_what_they_wait_for() {
     let memory = HeapWords::new(geometry(3, 2).bytes());
-    let mut members: Vec<_> = (0..3).map(|rank| Member::new(rank, geometry(3, 2))).collect();
+    let mut members: Vec<_> = (0..3).map(|rank| StagingMember::new(rank, geometry(3, 2))).collect();
     members[0].announce_sleep(&memory, Written(2, 1));
     members[1].announce_sleep(&memory, Finished(2, 5));
     assert!(!members[2].wakes(&memory, 0), "nothing has happened");
@@ -193,13 +193,13 @@ fn sleepers_are_woken_once_and_for_what_they_wait_for() {
 }
 
 #[test]
-fn who_fails_wakes_whoever_sleeps() {
+fn a_failure_wakes_the_sleepers() {
     let memory = HeapWords::new(geometry(3, 1).bytes());
-    let mut members: Vec<_> = (0..3).map(|rank| Member::new(rank, geometry(3, 1))).collect();
+    let mut members: Vec<_> = (0..3).map(|rank| StagingMember::new(rank, geometry(3, 1))).collect();
     members[0].announce_sleep(&memory, Written(1, 1));
     members[2].fail(&memory);
     assert!(members[2].wakes(&memory, 0));
-    assert!(members[0].look(&memory).is_err() && members[1].look(&memory).is_err());
+    assert!(members[0].poll(&memory).is_err() && members[1].poll(&memory).is_err());
     assert!(members[1].is_there(&memory, Written(2, 1)).is_err());
     let _ = members[0].finish(&memory, 1);
     assert!(members[1].holds_up(&memory, 2).is_err());
@@ -208,7 +208,7 @@ fn who_fails_wakes_whoever_sleeps() {
 #[test]
 fn a_claim_is_for_one_member_and_one_step() {
     let memory = HeapWords::new(geometry(2, 1).bytes());
-    let mut members = [0, 1].map(|rank| Member::new(rank, geometry(2, 1)));
+    let mut members = [0, 1].map(|rank| StagingMember::new(rank, geometry(2, 1)));
     for step in 1..=3 {
         let _ = members[0].write(&memory, step);
         assert_eq!(members[0].claims(&memory, step), Ok(false), "the other one is missing");
@@ -239,7 +239,7 @@ fn a_changed_word_is_found() {
             for rank in 0..RANKS {
                 let memory = HeapWords::new(geometry(RANKS, 1).bytes());
                 let mut members: Vec<_> =
-                    (0..RANKS).map(|rank| Member::new(rank, geometry(RANKS, 1))).collect();
+                    (0..RANKS).map(|rank| StagingMember::new(rank, geometry(RANKS, 1))).collect();
                 for member in &mut members {
                     let _ = member.write(&memory, 2);
                     let _ = member.finish(&memory, 2);
@@ -250,7 +250,7 @@ fn a_changed_word_is_found() {
                 let before = memory.line(line).load(at, Ordering::Relaxed);
                 memory.line(line).store(at, change(before), Ordering::Relaxed);
                 for member in members.iter().filter(|member| table < 2 || member.rank == rank) {
-                    assert!(member.look(&memory).is_err(), "{table} {rank}");
+                    assert!(member.poll(&memory).is_err(), "{table} {rank}");
                 }
                 let what = [Written(rank, 3), Finished(rank, 3), Stated(rank, 1)][table];
                 assert!(members[((rank + 1) % RANKS) as usize].is_there(&memory, what).is_err());
@@ -263,14 +263,14 @@ fn a_changed_word_is_found() {
 #[test]
 fn lost_progress_is_found_by_whose_it_is() {
     let memory = HeapWords::new(geometry(2, 1).bytes());
-    let mut member = Member::new(1, geometry(2, 1));
+    let mut member = StagingMember::new(1, geometry(2, 1));
     let _ = member.write(&memory, 4);
     let (line, at) = member.table_at(0, 1);
     memory.line(line).store(at, encode(WRITTEN, 1, 3), Ordering::Relaxed);
-    let mut other = Member::new(0, geometry(2, 1));
+    let mut other = StagingMember::new(0, geometry(2, 1));
     assert_eq!(other.is_there(&memory, Written(1, 4)), Ok(false));
-    assert_eq!(other.look(&memory), Ok(()));
-    assert!(member.look(&memory).is_err());
+    assert_eq!(other.poll(&memory), Ok(()));
+    assert!(member.poll(&memory).is_err());
     member.fail(&memory);
     assert!(other.is_there(&memory, Written(1, 4)).is_err());
     other.fail(&memory);
@@ -280,7 +280,7 @@ fn lost_progress_is_found_by_whose_it_is() {
 #[should_panic(expected = "leave their slot")]
 fn data_stays_in_its_slot() {
     let memory = HeapWords::new(geometry(2, 2).bytes());
-    Member::new(0, geometry(2, 2)).put(&memory, 1, SLOT - 8, &[1; 16]);
+    StagingMember::new(0, geometry(2, 2)).put(&memory, 1, SLOT - 8, &[1; 16]);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn the_memory_has_a_place_for_each() {
         let geometry = geometry(ranks, 3);
         let memory = HeapWords::new(geometry.bytes());
         assert_eq!(memory.lines() * LINE, geometry.bytes());
-        let mut last = Member::new(ranks - 1, geometry);
+        let mut last = StagingMember::new(ranks - 1, geometry);
         for step in 1..=3 {
             last.put(&memory, step, 0, &[7; SLOT]);
             let _ = last.write(&memory, step);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{LINE_WORDS, LineWords, Words, room};
+use super::{LINE_WORDS, LineWords, Words, space};
 use crate::sync::Line;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -46,7 +46,7 @@ impl Words for HeapWords {
 
     #[inline]
     unsafe fn line_unchecked(&self, index: usize) -> HeapLine<'_> {
-        // Checked all the same: this home is for tests, where an index out of range must show.
+        // Checked nevertheless: this home is for tests, where an index out of range must show.
         self.line(index)
     }
 
@@ -54,37 +54,15 @@ impl Words for HeapWords {
     fn order(&self) {}
 }
 
+impl<'a> HeapLine<'a> {
+    #[inline]
+    fn shared(self, word: usize) -> &'a AtomicU64 {
+        &self.0[word]
+    }
+}
+
 impl LineWords for HeapLine<'_> {
-    #[inline]
-    fn load(self, word: usize, order: Ordering) -> u64 {
-        self.0[word].load(order)
-    }
-
-    #[inline]
-    fn store(self, word: usize, value: u64, order: Ordering) {
-        self.0[word].store(value, order);
-    }
-
-    #[inline]
-    fn fetch_add(self, word: usize, value: u64, order: Ordering) -> u64 {
-        self.0[word].fetch_add(value, order)
-    }
-
-    #[inline]
-    fn swap(self, word: usize, value: u64, order: Ordering) -> u64 {
-        self.0[word].swap(value, order)
-    }
-
-    #[inline]
-    fn add(self, word: usize, value: u64, order: Ordering) {
-        self.0[word].fetch_add(value, order);
-    }
-
-    #[inline]
-    fn replace(self, word: usize, current: u64, new: u64) -> bool {
-        // AcqRel, Acquire: the caller of `replace` says what it pairs with.
-        self.0[word].compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
+    shared_words!();
 
     #[inline]
     fn write(self, word: usize, value: u64) {
@@ -100,7 +78,7 @@ impl LineWords for HeapLine<'_> {
 
     #[inline]
     fn put(self, word: usize, bytes: &[u8]) {
-        let n = bytes.len().min(room(word));
+        let n = bytes.len().min(space(word));
         for (place, chunk) in self.0[word..].iter().zip(bytes[..n].chunks(8)) {
             let mut value = [0; 8];
             value[..chunk.len()].copy_from_slice(chunk);
@@ -111,7 +89,7 @@ impl LineWords for HeapLine<'_> {
 
     #[inline]
     fn get(self, word: usize, out: &mut [u8]) {
-        let n = out.len().min(room(word));
+        let n = out.len().min(space(word));
         for (place, chunk) in self.0[word..].iter().zip(out[..n].chunks_mut(8)) {
             // Relaxed: as for `read`.
             let value = place.load(Ordering::Relaxed).to_ne_bytes();

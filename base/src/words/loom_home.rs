@@ -5,7 +5,7 @@
 use loom::cell::UnsafeCell;
 use std::sync::Arc;
 
-use super::{LINE_WORDS, LineWords, Words, room};
+use super::{LINE_WORDS, LineWords, Words, space};
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Shared words per line: no layout of ours has more.
@@ -63,33 +63,14 @@ impl Words for LoomWords {
     fn order(&self) {}
 }
 
+impl<'a> LoomLine<'a> {
+    fn shared(self, word: usize) -> &'a AtomicU64 {
+        &self.0.shared[word]
+    }
+}
+
 impl LineWords for LoomLine<'_> {
-    fn load(self, word: usize, order: Ordering) -> u64 {
-        self.0.shared[word].load(order)
-    }
-
-    fn store(self, word: usize, value: u64, order: Ordering) {
-        self.0.shared[word].store(value, order);
-    }
-
-    fn fetch_add(self, word: usize, value: u64, order: Ordering) -> u64 {
-        self.0.shared[word].fetch_add(value, order)
-    }
-
-    fn swap(self, word: usize, value: u64, order: Ordering) -> u64 {
-        self.0.shared[word].swap(value, order)
-    }
-
-    fn add(self, word: usize, value: u64, order: Ordering) {
-        self.0.shared[word].fetch_add(value, order);
-    }
-
-    fn replace(self, word: usize, current: u64, new: u64) -> bool {
-        // AcqRel, Acquire: the caller of `replace` says what it pairs with.
-        self.0.shared[word]
-            .compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-    }
+    shared_words!();
 
     fn write(self, word: usize, value: u64) {
         // SAFETY: loom checks that no access of another thread is concurrent, then runs us.
@@ -102,7 +83,7 @@ impl LineWords for LoomLine<'_> {
     }
 
     fn put(self, word: usize, bytes: &[u8]) {
-        let n = bytes.len().min(room(word));
+        let n = bytes.len().min(space(word));
         for (i, chunk) in bytes[..n].chunks(8).enumerate() {
             let mut value = [0; 8];
             value[..chunk.len()].copy_from_slice(chunk);
@@ -111,7 +92,7 @@ impl LineWords for LoomLine<'_> {
     }
 
     fn get(self, word: usize, out: &mut [u8]) {
-        let n = out.len().min(room(word));
+        let n = out.len().min(space(word));
         for (i, chunk) in out[..n].chunks_mut(8).enumerate() {
             let value = self.read(word + i).to_ne_bytes();
             chunk.copy_from_slice(&value[..chunk.len()]);

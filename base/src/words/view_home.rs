@@ -5,7 +5,7 @@
 //! put into this one for the length of a call (`rehome` of the queue forms). There is no `unsafe`
 //! here: each access is checked against the view.
 
-use super::{LINE_WORDS, LineWords, Words, room};
+use super::{LINE_WORDS, LineWords, Words, space};
 use crate::sync::LINE;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::view::View;
@@ -25,17 +25,12 @@ impl<'v> ViewWords<'v> {
         view.as_ptr().addr().is_multiple_of(LINE).then_some(Self(view))
     }
 
-    #[inline]
-    fn at(&self, index: usize) -> ViewLine<'v> {
-        let start = index.checked_mul(LINE);
-        let line = start.and_then(|start| self.0.slice(start, LINE));
-        ViewLine(line.expect("a line of a queue lies within its memory"))
-    }
-
     /// The line `index`, for as long as the view lives.
     #[inline]
     pub(crate) fn long_line(&self, index: usize) -> ViewLine<'v> {
-        self.at(index)
+        let start = index.checked_mul(LINE);
+        let line = start.and_then(|start| self.0.slice(start, LINE));
+        ViewLine(line.expect("a line of a queue lies within its memory"))
     }
 }
 
@@ -52,13 +47,13 @@ impl Words for ViewWords<'_> {
 
     #[inline]
     fn line(&self, index: usize) -> ViewLine<'_> {
-        self.at(index)
+        self.long_line(index)
     }
 
     #[inline]
     unsafe fn line_unchecked(&self, index: usize) -> ViewLine<'_> {
-        // Checked all the same: the view's length is that of a transport's memory.
-        self.at(index)
+        // Checked nevertheless: the view's length is that of a transport's memory.
+        self.long_line(index)
     }
 
     #[inline]
@@ -89,7 +84,7 @@ impl<'v> ViewLine<'v> {
     /// `len` bytes from `word` on, fewer at the end of the line.
     #[inline]
     pub fn bytes(self, word: usize, len: usize) -> View<'v> {
-        self.0.slice(word * 8, len.min(room(word))).expect("within a line")
+        self.0.slice(word * 8, len.min(space(word))).expect("within a line")
     }
 }
 

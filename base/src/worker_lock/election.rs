@@ -137,13 +137,11 @@ impl<K> ProgressElection<K> {
         }
     }
 
-    /// Whether there is a leader.
     #[cfg(test)]
     pub(super) const fn has_leader(&self) -> bool {
         self.led
     }
 
-    /// How many are parked.
     #[cfg(test)]
     pub(super) fn parked(&self) -> usize {
         self.parked.len()
@@ -193,7 +191,7 @@ mod loom_tests {
             self.sent[key].store(1, Ordering::Release);
         }
 
-        fn wait(&self, key: usize) {
+        fn wait(&self, key: usize, leaves: bool) {
             let mut state = self.state.lock().expect("no model panics with it");
             self.look(&mut state);
             if state.here[key] {
@@ -213,7 +211,9 @@ mod loom_tests {
                 let mut state = self.state.lock().expect("as above");
                 self.look(&mut state);
                 if state.here[key] {
-                    state.election.leave();
+                    if leaves {
+                        state.election.leave();
+                    }
                     return;
                 }
                 drop(state);
@@ -222,13 +222,13 @@ mod loom_tests {
         }
     }
 
-    fn everybody_gets_its_own(order: [usize; 2]) {
+    fn everybody_gets_its_own(order: [usize; 2], leaves: bool) {
         loom::model(move || {
             let shared = Arc::new(Shared::new());
             let waiters: Vec<_> = (0..2)
                 .map(|key| {
                     let shared = Arc::clone(&shared);
-                    thread::spawn(move || shared.wait(key))
+                    thread::spawn(move || shared.wait(key, leaves))
                 })
                 .collect();
             order.into_iter().for_each(|key| shared.send(key));
@@ -242,23 +242,30 @@ mod loom_tests {
 
     #[test]
     fn loom_the_first_to_wait_gets_its_message_first() {
-        everybody_gets_its_own([0, 1]);
+        everybody_gets_its_own([0, 1], true);
     }
 
     #[test]
     fn loom_the_last_to_wait_gets_its_message_first() {
-        everybody_gets_its_own([1, 0]);
+        everybody_gets_its_own([1, 0], true);
+    }
+
+    /// The control: where the leader leaves without a call (rule 3), the model must not end.
+    #[test]
+    #[should_panic]
+    fn loom_without_a_call_of_the_leader_the_parked_are_lost() {
+        everybody_gets_its_own([0, 1], false);
     }
 
     /// A third thread, which waits for nothing, looks in between and may take in what others wait
     /// for: it must call them.
     #[test]
-    fn loom_a_look_of_another_thread_calls_the_parked() {
+    fn loom_a_poll_of_another_thread_calls_the_parked() {
         loom::model(|| {
             let shared = Arc::new(Shared::new());
             let waiter = {
                 let shared = Arc::clone(&shared);
-                thread::spawn(move || shared.wait(0))
+                thread::spawn(move || shared.wait(0, true))
             };
             let looker = {
                 let shared = Arc::clone(&shared);
@@ -268,7 +275,7 @@ mod loom_tests {
                 })
             };
             shared.send(0);
-            shared.wait(0);
+            shared.wait(0, true);
             waiter.join().expect("it has its message");
             looker.join().expect("it looked");
         });

@@ -2,6 +2,8 @@
 
 use super::*;
 
+type Counter = loom::cell::UnsafeCell<u32>;
+
 /// Runs a model in which threads wait for the word, each look at which is a step: all orders with so many preemptions.
 pub(super) fn bounded(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
@@ -13,7 +15,7 @@ pub(super) fn bounded(preemptions: usize, run: impl Fn() + Send + Sync + 'static
 #[test]
 fn loom_one_is_inside() {
     loom::model(|| {
-        let lock = WorkerLock::new(loom::cell::UnsafeCell::new(0u32));
+        let lock = WorkerLock::new(Counter::new(0u32));
         // What the owner did while it was alone is seen by remote handles.
         add(&lock.borrow_mut());
         let remote = lock.remote();
@@ -37,7 +39,7 @@ fn loom_one_is_inside() {
 #[test]
 fn loom_an_owner_tries_and_moves() {
     loom::model(|| {
-        let lock = WorkerLock::new(loom::cell::UnsafeCell::new(0u32));
+        let lock = WorkerLock::new(Counter::new(0u32));
         let remote = lock.remote();
         let moved = loom::thread::spawn(move || {
             let mut done = 0;
@@ -61,11 +63,11 @@ fn loom_an_owner_tries_and_moves() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn loom_an_owner_must_not_be_shared() {
-    struct Forced(&'static WorkerLock<loom::cell::UnsafeCell<u32>>);
+    struct Forced(&'static WorkerLock<Counter>);
     // SAFETY: it is not: this is what the model must notice. Models run one thread at a time.
     unsafe impl Send for Forced {}
     loom::model(|| {
-        let lock: &'static _ = Box::leak(Box::new(WorkerLock::new(loom::cell::UnsafeCell::new(0))));
+        let lock: &'static _ = Box::leak(Box::new(WorkerLock::new(Counter::new(0))));
         let other = Forced(lock);
         let other = loom::thread::spawn(move || {
             let whole = other;
@@ -76,18 +78,18 @@ fn loom_an_owner_must_not_be_shared() {
     });
 }
 
-fn add(count: &loom::cell::UnsafeCell<u32>) {
+fn add(count: &Counter) {
     // SAFETY: only inside of the lock; the model fails if that is not enough.
     count.with_mut(|count| unsafe { *count += 1 });
 }
 
 /// What threads use under claims; the rest is not of interest here.
-struct Inside(WorkerLock<loom::cell::UnsafeCell<u32>>);
+struct Inside(WorkerLock<Counter>);
 
 impl Driven for Inside {
-    type Value = loom::cell::UnsafeCell<u32>;
+    type Value = Counter;
     type Key = ();
-    type Nap = ();
+    type ArmedSleep = ();
 
     fn lock(&self) -> &WorkerLock<Self::Value> {
         &self.0
@@ -98,18 +100,17 @@ impl Driven for Inside {
     fn is_there(&mut self, (): &(), _: bool) -> bool {
         false
     }
-    fn begin_nap(&mut self) -> Option<()> {
+    fn arm_sleep(&mut self) -> Option<()> {
         None
     }
-    fn end_nap(&mut self) {}
+    fn end_sleep(&mut self) {}
 }
 
 /// Two threads claim and enter as the owner, a remote handle tries as a signal handler does, and the lock is one of a
 /// single owner afterwards.
-#[test]
-fn loom_claims_and_a_remote_handle_exclude_each_other() {
-    bounded(2, || {
-        let lock = WorkerLock::new(loom::cell::UnsafeCell::new(0u32));
+fn claims_and_a_remote_handle(tries: bool) {
+    bounded(2, move || {
+        let lock = WorkerLock::new(Counter::new(0u32));
         add(&lock.borrow_mut());
         let remote = lock.remote();
         let shared = std::sync::Arc::new(SharedLock::new(Inside(lock), || {}));
@@ -117,7 +118,11 @@ fn loom_claims_and_a_remote_handle_exclude_each_other() {
             let shared = std::sync::Arc::clone(&shared);
             loom::thread::spawn(move || shared.with(|it| add(&it.0.borrow_mut())))
         };
-        let tries = loom::thread::spawn(move || {
+        let tried = loom::thread::spawn(move || {
+            if !tries {
+                // SAFETY: it is not safe: this is what the model must notice.
+                add(unsafe { &*remote.core.value.get() });
+            }
             let entered = remote.try_enter().is_some_and(|inside| {
                 add(&inside);
                 true
@@ -127,11 +132,71 @@ fn loom_claims_and_a_remote_handle_exclude_each_other() {
         });
         shared.with(|it| add(&it.0.borrow_mut()));
         other.join().unwrap();
-        let tried = tries.join().unwrap();
+        let tried = tried.join().unwrap();
         let shared = std::sync::Arc::into_inner(shared).expect("the threads have ended");
         let Inside(lock) = shared.into_inner();
         let expected = if tried { 4 } else { 3 };
         // SAFETY: the other threads have ended.
         lock.borrow().with(|count| assert_eq!(unsafe { *count }, expected));
+    });
+}
+
+#[test]
+fn loom_claims_and_a_remote_handle_exclude_each_other() {
+    claims_and_a_remote_handle(true);
+}
+
+/// The control: a remote handle that does not enter meets a claim.
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn loom_a_remote_handle_must_enter() {
+    claims_and_a_remote_handle(false);
+}
+
+/// The sharing ends while a remote handle is on its way in.
+#[test]
+fn loom_a_sharing_ends_beside_a_remote_handle() {
+    bounded(3, || {
+        let lock = WorkerLock::new(Counter::new(0));
+        let remote = lock.remote();
+        let shared = SharedLock::new(Inside(lock), || {});
+        let other = loom::thread::spawn(move || add(&remote.enter()));
+        let Inside(lock) = shared.into_inner();
+        add(&lock.borrow_mut());
+        other.join().unwrap();
+        // SAFETY: the other thread has ended.
+        lock.borrow().with(|count| assert_eq!(unsafe { *count }, 2));
+    });
+}
+
+/// The owner is taken out of what was shared, as no sane code does, and another thread ends the sharing after a remote
+/// handle was inside. The owner sees what that handle has done, whatever it calls first.
+fn a_sharing_ends_elsewhere(first: impl Fn(WorkerLock<Counter>) + Copy + Send + Sync + 'static) {
+    bounded(3, move || {
+        let lock = WorkerLock::new(Counter::new(0));
+        let remote = lock.remote();
+        let shared = SharedLock::new(Inside(lock), || {});
+        let other = WorkerLock::new(Counter::new(0));
+        let lock = shared.with(|it| std::mem::replace(&mut it.0, other));
+        let ends = loom::thread::spawn(move || {
+            add(&remote.enter());
+            drop(remote);
+            drop(shared);
+        });
+        wait_until(|| !lock.is_shared());
+        first(lock);
+        ends.join().unwrap();
+    });
+}
+
+#[test]
+fn loom_a_remote_handle_is_made_after_the_sharing_has_ended_elsewhere() {
+    a_sharing_ends_elsewhere(|lock| add(&lock.remote().enter()));
+}
+
+#[test]
+fn loom_a_lock_is_shared_again_after_the_sharing_has_ended_elsewhere() {
+    a_sharing_ends_elsewhere(|lock| {
+        SharedLock::new(Inside(lock), || {}).with(|it| add(&it.0.borrow_mut()));
     });
 }

@@ -9,13 +9,13 @@
 //!                            └─ else: parked, until called
 //! ```
 //! Rules. (1) No thread sleeps with a claim, but for a moment where a transport that lacks what it sleeps on
-//! answers [`Driven::begin_nap`]; the lock is offered to others behind it. (2) `asleep` is set under the claim in which the
+//! answers [`Driven::arm_sleep`]; the lock is offered to others behind it. (2) `asleep` is set under the claim in which the
 //! leader has found nothing and has armed what it sleeps on, so that whatever another thread changes comes before
 //! that look or finds the mark. (3) A thread that has changed anything under its claim clears the mark and wakes
 //! the leader after the release: with a post, since what a post leaves undone is moved on by progress;
 //! with progress, since that may have taken the very event that the leader would be woken by, and completed
 //! what it waits for. (4) A wake-up that comes before the sleep ends the sleep at once: that is what
-//! [`Driven::begin_nap`] promises. (5) Rule 3 holds for calls that unwind as well: they may have changed
+//! [`Driven::arm_sleep`] promises. (5) Rule 3 holds for calls that unwind as well: they may have changed
 //! anything. (6) A thread that would claim while it has a claim panics: it would wait for itself.
 
 #[cfg(all(test, bowline_loom))]
@@ -25,7 +25,7 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 
 use super::election::{Call, ProgressElection, Role};
-use super::{Claims, WorkerLock, wait_until};
+use super::{Claims, FREE, WorkerLock, wait_until};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::yield_now;
 
@@ -43,7 +43,7 @@ pub trait Driven {
     /// What a waiter waits for.
     type Key;
     /// What a leader sleeps on.
-    type Nap;
+    type ArmedSleep;
 
     /// The lock. Under a claim its methods enter as the owner does.
     fn lock(&self) -> &WorkerLock<Self::Value>;
@@ -54,12 +54,12 @@ pub trait Driven {
     /// Whether a parked waiter is to look whether its end has come. `events`: whether anything happened.
     fn is_there(&mut self, key: &Self::Key, events: bool) -> bool;
 
-    /// Arms what there is to sleep on: from now on every event, and every wake-up since the last nap, ends
+    /// Arms what there is to sleep on: from now on every event, and every wake-up since the last sleep, ends
     /// the sleep. `None` when something is there already.
-    fn begin_nap(&mut self) -> Option<Self::Nap>;
+    fn arm_sleep(&mut self) -> Option<Self::ArmedSleep>;
 
     /// The leader is awake.
-    fn end_nap(&mut self);
+    fn end_sleep(&mut self);
 
     /// The number of the sleep of a thread that sleeps on the same things by itself, outside of
     /// [`SharedLock::until`]; each sleep has another.
@@ -71,14 +71,14 @@ pub trait Driven {
     fn end_other_sleep(&mut self) {}
 }
 
-/// How the leader passes its time. Called without a claim but for [`Parker::is_tired`].
+/// How the leader passes its time. Called without a claim but for [`Parker::should_sleep`].
 pub trait Parker<N> {
     /// Whether to sleep after so many rounds in a row that found nothing.
-    fn is_tired(&self, round: u32) -> bool;
+    fn should_sleep(&self, round: u32) -> bool;
     /// Between two rounds.
     fn rest(&mut self, round: u32);
     /// Sleeps until an event or a wake-up.
-    fn sleep(&mut self, nap: N, round: u32);
+    fn sleep(&mut self, armed: N, round: u32);
 }
 
 #[derive(Debug)]
@@ -206,7 +206,8 @@ impl<D: Driven, W: Fn()> SharedLock<D, W> {
         );
         // Relaxed: a hint for the leader.
         self.wanted.fetch_add(1, Ordering::Relaxed);
-        wait_until(|| self.claims.0.claim());
+        // Relaxed: the claim decides. Looked at first, so that the holder keeps its line.
+        wait_until(|| self.claims.0.word.load(Ordering::Relaxed) == FREE && self.claims.0.claim());
         self.wanted.fetch_sub(1, Ordering::Relaxed);
     }
 
@@ -234,12 +235,12 @@ impl<D: Driven, W: Fn()> SharedLock<D, W> {
     /// Calls `op` under a claim. It must change nothing that anybody waits for or that progress would
     /// move on.
     #[track_caller]
-    pub fn look<R>(&self, op: impl FnOnce(&mut D) -> R) -> R {
+    pub fn inspect<R>(&self, op: impl FnOnce(&mut D) -> R) -> R {
         op(&mut self.claim().state().driven)
     }
 
     /// The same, unless the lock is taken.
-    pub fn try_look<R>(&self, op: impl FnOnce(&mut D) -> R) -> Option<R> {
+    pub fn try_inspect<R>(&self, op: impl FnOnce(&mut D) -> R) -> Option<R> {
         self.claims.0.claim().then(|| op(&mut Held::new(self).state().driven))
     }
 
@@ -252,7 +253,7 @@ impl<D: Driven, W: Fn()> SharedLock<D, W> {
     /// Waits until `done`, which is asked under a claim whenever something happened that `key` says.
     /// `parker` is made where this thread is elected.
     #[track_caller]
-    pub fn until<P: Parker<D::Nap>>(
+    pub fn until<P: Parker<D::ArmedSleep>>(
         &self,
         key: D::Key,
         done: &mut dyn FnMut(&mut D) -> bool,
@@ -288,7 +289,7 @@ impl<D: Driven, W: Fn()> SharedLock<D, W> {
     }
 
     /// Progress for all, until `done`.
-    fn lead<P: Parker<D::Nap>>(&self, done: &mut dyn FnMut(&mut D) -> bool, mut parker: P) {
+    fn lead<P: Parker<D::ArmedSleep>>(&self, done: &mut dyn FnMut(&mut D) -> bool, mut parker: P) {
         let leaving = Leaving(self);
         let mut round = 0_u32;
         loop {
@@ -301,8 +302,8 @@ impl<D: Driven, W: Fn()> SharedLock<D, W> {
                 return;
             }
             round = if events > 0 { 0 } else { round.saturating_add(1) };
-            if parker.is_tired(round) {
-                let Some(nap) = held.state().driven.begin_nap() else {
+            if parker.should_sleep(round) {
+                let Some(armed) = held.state().driven.arm_sleep() else {
                     // The look may have taken what it found, so that progress does not find it again.
                     held.changed(true);
                     drop(held);
@@ -311,10 +312,10 @@ impl<D: Driven, W: Fn()> SharedLock<D, W> {
                 };
                 held.state().asleep = true;
                 drop(held);
-                parker.sleep(nap, round);
+                parker.sleep(armed, round);
                 let mut held = self.claim();
                 held.state().asleep = false;
-                held.state().driven.end_nap();
+                held.state().driven.end_sleep();
                 continue;
             }
             drop(held);
@@ -347,7 +348,7 @@ mod tests {
     impl Driven for Panics {
         type Value = ();
         type Key = ();
-        type Nap = ();
+        type ArmedSleep = ();
 
         fn lock(&self) -> &WorkerLock<()> {
             &self.0
@@ -359,10 +360,10 @@ mod tests {
         fn is_there(&mut self, (): &(), _: bool) -> bool {
             false
         }
-        fn begin_nap(&mut self) -> Option<()> {
+        fn arm_sleep(&mut self) -> Option<()> {
             Some(())
         }
-        fn end_nap(&mut self) {}
+        fn end_sleep(&mut self) {}
     }
 
     type Shared = SharedLock<Panics, Box<dyn Fn()>>;

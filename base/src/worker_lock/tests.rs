@@ -102,7 +102,7 @@ struct Counts(WorkerLock<u64>);
 impl Driven for Counts {
     type Value = u64;
     type Key = ();
-    type Nap = ();
+    type ArmedSleep = ();
 
     fn lock(&self) -> &WorkerLock<u64> {
         &self.0
@@ -113,10 +113,10 @@ impl Driven for Counts {
     fn is_there(&mut self, (): &(), _: bool) -> bool {
         false
     }
-    fn begin_nap(&mut self) -> Option<()> {
+    fn arm_sleep(&mut self) -> Option<()> {
         Some(())
     }
-    fn end_nap(&mut self) {}
+    fn end_sleep(&mut self) {}
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn threads_and_a_remote_handle_share_a_lock_that_is_one_of_an_owner_before_and_a
             let refused = remote.as_ref().is_none_or(|remote| remote.try_enter().is_none());
             assert!(refused, "a remote handle enters beside a claim");
             assert!(counts.0.is_shared());
-            assert!(shared.try_look(|_| ()).is_none());
+            assert!(shared.try_inspect(|_| ()).is_none());
         });
         let Counts(lock) = shared.into_inner();
         assert!(!lock.is_shared());
@@ -165,5 +165,11 @@ fn a_thread_with_a_claim_cannot_claim_again_nor_use_the_lock_without_one() {
     let lock = shared.with(|counts| std::mem::replace(&mut counts.0, WorkerLock::new(0)));
     assert!(catch_unwind(AssertUnwindSafe(|| drop(lock.borrow_mut()))).is_err());
     assert!(lock.try_borrow_mut().is_none());
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(lock.remote()))).is_err());
     shared.with(|_| assert!(lock.try_borrow_mut().is_some(), "under a claim it enters"));
+    // The sharing ends after the owner: a handle that is made under a claim enters afterwards.
+    let remote = shared.with(|_| lock.remote());
+    drop(lock);
+    drop(shared);
+    assert!(remote.try_enter().is_some());
 }

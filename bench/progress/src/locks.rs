@@ -37,7 +37,7 @@ struct Number(WorkerLock<u64>);
 impl Driven for Number {
     type Value = u64;
     type Key = ();
-    type Nap = ();
+    type ArmedSleep = ();
 
     fn lock(&self) -> &WorkerLock<u64> {
         &self.0
@@ -48,10 +48,10 @@ impl Driven for Number {
     fn is_there(&mut self, (): &(), _: bool) -> bool {
         true
     }
-    fn begin_nap(&mut self) -> Option<()> {
+    fn arm_sleep(&mut self) -> Option<()> {
         None
     }
-    fn end_nap(&mut self) {}
+    fn end_sleep(&mut self) {}
 }
 
 /// The median of some measurements, in ns for a call.
@@ -84,7 +84,7 @@ fn workers() -> Result<[Worker; 2]> {
 }
 
 fn send(worker: &Worker, to: Ep, word: &[u8; 8]) -> Result<()> {
-    // SAFETY: the send is complete in the call, or the program ends with an error: the borrow suffices.
+    // SAFETY: the callers keep the word longer than the worker, and do not touch it after an error.
     let buffer = unsafe { SendBuf::borrowed(word.as_ptr(), word.len()) };
     let envelope = Envelope { space: 0, source: 0, tag: 7 };
     match worker.send(to, envelope, buffer, SendMode::Standard)? {
@@ -102,6 +102,7 @@ fn receive(worker: &Worker, word: &mut [u8; 8]) -> Result<RequestId> {
 
 /// A message between workers that this thread has.
 fn owned(rounds: usize, has_driver: bool) -> Result<f64> {
+    let mut word = [1; 8];
     let [a, b] = workers()?;
     let to_b = a.connect(&b.address())?;
     if has_driver {
@@ -109,7 +110,6 @@ fn owned(rounds: usize, has_driver: bool) -> Result<f64> {
             worker.install_progress(DriverKind::Signal, |_| anyhow::Ok(Box::new(Absent)))?;
         }
     }
-    let mut word = [1; 8];
     each(rounds, || {
         send(&a, to_b, &word)?;
         let id = receive(&b, &mut word)?;
@@ -119,9 +119,9 @@ fn owned(rounds: usize, has_driver: bool) -> Result<f64> {
 
 /// A message between workers that several threads may use.
 fn shared(rounds: usize) -> Result<f64> {
+    let mut word = [1; 8];
     let [a, b] = workers()?.map(SharedWorker::of);
     let to_b = a.with(|a| a.connect(&b.with(Worker::address)))?;
-    let mut word = [1; 8];
     each(rounds, || {
         a.with(|a| send(a, to_b, &word))?;
         let id = b.with(|b| receive(b, &mut word))?;
@@ -146,7 +146,7 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
     drop(handle);
     let several = SharedLock::new(Number(lock), || {});
     let claim = each(rounds, || {
-        black_box(&several).look(|number| *number.0.borrow_mut() += 1);
+        black_box(&several).inspect(|number| *number.0.borrow_mut() += 1);
         Ok(())
     })?;
     let mutex = Mutex::new(0_u64);

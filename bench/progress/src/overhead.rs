@@ -1,5 +1,5 @@
 //! What a mode costs where nobody computes: the latency of three scenarios beside that of mode `none`
-//! (experiment 3-1 of the thesis).
+//! (figure 3.6 of the thesis).
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! How much of a message's time is hidden behind a computation on both sides (experiment 3-2 of the
+//! How much of a message's time is hidden behind a computation on both sides (figure 3.7 of the
 //! thesis): the total of each side should not grow with the size.
 
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ fn measure(lane: Lane, plan: Plan, sizes: &[usize], quick: bool) -> Result<Vec<[
 /// Both compute, or nobody.
 const BOTH: Plan = Plan { sender_first: false, receiver_computes: true, sender_computes: true };
 
-/// Up to where a message takes not quite as long as the computation: on the card by what it was told to
+/// Up to where a message takes not quite as long as the computation: on the card by what it was asked to
 /// be, and where the processors copy, that of its receiver alone, behind a computation. That takes far
 /// longer than the next of a row, whose bytes are in caches.
 fn sizes(lane: Lane) -> Result<Vec<usize>> {
@@ -193,7 +193,7 @@ fn judge(
                 grown < 2.0,
             );
         }
-        // The sender computes, so the receiver's processor copies alone: without turns, and without the
+        // The sender computes, so the receiver's processor copies alone: without signals, and without the
         // sender's help, behind the computation.
         (Lane::Shm, "receiver") => {
             let more = (most / with[MODES.len()][side][sizes - 1] - 1.0) * 100.0;

@@ -1,7 +1,7 @@
 //! Times of programs that are compared with each other on a machine that is not quiet.
 //!
-//! The contestants of a row take turns within a round, every round starts with another one, and a
-//! turn is long enough for the clock. A figure is the median over the rounds; a ratio of two
+//! The contestants of a row run one after the other in each round, every round starts with another one, and each
+//! runs long enough for the clock. A figure is the median over the rounds; a ratio of two
 //! contestants is the median over the rounds of their ratio within a round, since what disturbs the
 //! machine lasts longer than a round.
 
@@ -40,8 +40,8 @@ pub(crate) struct Contestant<'a> {
 pub(crate) struct Effort {
     /// Rounds.
     pub(crate) rounds: usize,
-    /// Least length of a turn.
-    pub(crate) turn: Duration,
+    /// How long a contestant runs in a round at least.
+    pub(crate) slice: Duration,
     /// A run that takes longer than this is measured in fewer rounds.
     pub(crate) patience: Duration,
 }
@@ -103,7 +103,7 @@ const SETTLING: u32 = 20;
 /// does so in fewer than half of them.
 const LEAST: u128 = 5;
 
-/// Lets the contestants take turns.
+/// Runs the contestants, one after the other in each round.
 ///
 /// # Errors
 /// When they do not all do the same.
@@ -128,7 +128,7 @@ pub(crate) fn compare(effort: Effort, contestants: &mut [Contestant<'_>]) -> Res
         run();
         let once = start.elapsed().max(Duration::from_nanos(20));
         slowest = slowest.max(once);
-        runs.push((effort.turn.as_nanos() / once.as_nanos()).max(1) as u32);
+        runs.push((effort.slice.as_nanos() / once.as_nanos()).max(1) as u32);
     }
     let most = (effort.patience.as_nanos() / slowest.as_nanos().max(1)).max(LEAST);
     let rounds = effort.rounds.min(usize::try_from(most).unwrap_or(usize::MAX));
@@ -137,8 +137,8 @@ pub(crate) fn compare(effort: Effort, contestants: &mut [Contestant<'_>]) -> Res
         .map(|contestant| Times { name: contestant.name, rounds: Vec::new() })
         .collect();
     for round in 0..rounds {
-        for turn in 0..contestants.len() {
-            let at = (round + turn) % contestants.len();
+        for nth in 0..contestants.len() {
+            let at = (round + nth) % contestants.len();
             let run = &mut contestants[at].run;
             let mut work = 0;
             let start = Instant::now();
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     const EFFORT: Effort =
-        Effort { rounds: 3, turn: Duration::from_micros(1), patience: Duration::from_secs(1) };
+        Effort { rounds: 3, slice: Duration::from_micros(1), patience: Duration::from_secs(1) };
 
     #[test]
     fn who_finds_something_else_is_an_error() {

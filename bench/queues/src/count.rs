@@ -1,5 +1,6 @@
 //! `--count ENGINE --matches N`: that many matches to be counted by callgrind, with an empty queue, or
-//! with a receive from each of `--queued Q` ranks, which are posted and then met from the last one on.
+//! with a receive from each of `--queued Q` ranks, which are posted and then met from the last one on; or, with
+//! `--comms C`, one round of so many communicators, whose misses of caches callgrind simulates.
 
 use std::hint::black_box;
 
@@ -7,8 +8,13 @@ use anyhow::{Result, bail};
 use bowline_base::config::Choice as _;
 use bowline_ucp::matching::{Engine, EngineKind, ListEngine, MatchEngine, Off, Want};
 
+use crate::matching::jobs::{Each, Job, Order, Place, Queue, Shared, play};
+
 /// The name of the list without an engine around it.
 const BARE: &str = "bare-list";
+
+/// The name of lists for each communicator.
+const LISTS: &str = "lists";
 
 /// In front of the name of an engine that is to have no list before its index.
 const PURE: &str = "pure-";
@@ -79,6 +85,55 @@ fn deep_matches(engine: &mut impl MatchEngine, queued: u32, rounds: u64, settlin
     }
 }
 
+/// A round of all communicators. The name is what callgrind looks for.
+#[inline(never)]
+fn measured_caches(place: &mut impl Place, job: &Job) {
+    black_box(play(place, job));
+}
+
+/// Ranks of a communicator whose misses are counted, and messages of each that wait at once.
+const RANKS: u32 = 64;
+const PENDING: u32 = 5;
+
+/// Rounds before the one that is counted: then an engine that grows has an index and keeps it.
+const WARM: u32 = 9;
+
+/// One round in `comms` communicators, whose posted receives are met from the last one on, after some that are
+/// not counted. The list is one for all communicators, as published, and `lists` is one for each.
+pub(crate) fn caches(name: &str, comms: u16) -> Result<()> {
+    let job =
+        Job::communicators(Queue::Posted, comms, Order::Reverse, Order::Reverse, RANKS, PENDING);
+    if name == EngineKind::List.name() {
+        let mut place = Shared(Engine::new(EngineKind::List, u32::MAX));
+        measured_caches(&mut place, &job);
+        return Ok(());
+    }
+    let (make, kind) = match name {
+        LISTS => (Engine::new as Make, EngineKind::List),
+        _ => engine(name)?,
+    };
+    let mut place = Each((0..comms).map(|_| make(kind, RANKS)).collect());
+    for _ in 0..WARM {
+        black_box(play(&mut place, &job));
+    }
+    measured_caches(&mut place, &job);
+    Ok(())
+}
+
+/// Makes an engine for so many ranks.
+type Make = fn(EngineKind, u32) -> Engine;
+
+/// How an engine of this name is made.
+fn engine(name: &str) -> Result<(Make, EngineKind)> {
+    let pure = name.strip_prefix(PURE);
+    let called = pure.unwrap_or(name);
+    let Some(&kind) = EngineKind::VALUES.iter().find(|kind| kind.name() == called) else {
+        let names = EngineKind::NAMES.join(", ");
+        bail!("no engine {name:?}; there are {BARE}, {names}, and {PURE} before one of these");
+    };
+    Ok((if pure.is_some() { Engine::without_list } else { Engine::new }, kind))
+}
+
 /// Does `count` matches with the engine `name` of a communicator of 512 ranks, of which `queued` have
 /// messages to come; 0: one at a time.
 pub(crate) fn run(name: &str, count: u64, queued: u32) -> Result<()> {
@@ -90,13 +145,7 @@ pub(crate) fn run(name: &str, count: u64, queued: u32) -> Result<()> {
         }
         return Ok(());
     }
-    let pure = name.strip_prefix(PURE);
-    let called = pure.unwrap_or(name);
-    let Some(&kind) = EngineKind::VALUES.iter().find(|kind| kind.name() == called) else {
-        let names = EngineKind::NAMES.join(", ");
-        bail!("no engine {name:?}; there are {BARE}, {names}, and {PURE} before one of these");
-    };
-    let make = if pure.is_some() { Engine::without_list } else { Engine::new };
+    let (make, kind) = engine(name)?;
     let mut engine = make(kind, 512);
     match queued {
         0 => matches(&mut engine, count),
@@ -120,5 +169,9 @@ mod tests {
             super::run(name, 128, 64).unwrap();
         }
         assert!(super::run("none", 1, 0).is_err());
+        for name in ["list", "lists", "auto", "pure-array"] {
+            super::caches(name, 3).unwrap();
+        }
+        assert!(super::caches("none", 3).is_err());
     }
 }

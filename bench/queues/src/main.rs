@@ -46,7 +46,7 @@ struct Arguments {
     /// Be the other process of a pair, over the memory at the standard input
     #[arg(long, hide = true)]
     peer: bool,
-    /// Be a sender of many to one: its way, rank, number of senders and processor
+    /// Be a sender of many to one: its form, rank, number of senders and processor
     #[arg(long, hide = true)]
     sender: Option<String>,
     /// Only do --matches matches with this engine, to be counted from outside
@@ -58,6 +58,9 @@ struct Arguments {
     /// See --count
     #[arg(long, hide = true, default_value_t = 0)]
     queued: u32,
+    /// See --count
+    #[arg(long, hide = true, default_value_t = 0)]
+    comms: u16,
 }
 
 fn tables() -> Vec<Named> {
@@ -119,7 +122,10 @@ fn main() -> Result<()> {
         return receive::processes::sender(what);
     }
     if let Some(engine) = &arguments.count {
-        return count::run(engine, arguments.matches, arguments.queued);
+        return match arguments.comms {
+            0 => count::run(engine, arguments.matches, arguments.queued),
+            comms => count::caches(engine, comms),
+        };
     }
     let all = tables();
     let unknown = arguments.only.iter().find(|name| !all.iter().any(|table| table.0 == **name));
@@ -130,9 +136,9 @@ fn main() -> Result<()> {
     let wanted: BTreeSet<&str> = arguments.only.iter().map(String::as_str).collect();
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { 15 } else { 41 }).max(1);
     let effort = if arguments.quick {
-        Effort { rounds, turn: Duration::from_millis(1), patience: Duration::from_millis(250) }
+        Effort { rounds, slice: Duration::from_millis(1), patience: Duration::from_millis(250) }
     } else {
-        Effort { rounds, turn: Duration::from_millis(3), patience: Duration::from_secs(2) }
+        Effort { rounds, slice: Duration::from_millis(3), patience: Duration::from_secs(2) }
     };
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let context = Context { quick: arguments.quick, cpus, effort };

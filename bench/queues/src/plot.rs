@@ -60,7 +60,7 @@ fn round_numbers(range: &std::ops::Range<f64>) -> Vec<f64> {
     all.filter(|value| range.contains(value)).collect()
 }
 
-/// The values of the curves themselves, but for those too close to another one to be told apart.
+/// The values of the curves themselves, but for those too close to another one to be distinguished.
 fn measured(values: impl Iterator<Item = f64>, range: &std::ops::Range<f64>) -> Vec<f64> {
     let mut all: Vec<f64> = values.filter(|&value| value > 0.0).collect();
     all.sort_by(f64::total_cmp);

@@ -21,7 +21,7 @@ pub(crate) enum Cell {
         /// Digits behind the point.
         #[serde(skip)]
         digits: usize,
-        /// What stands behind it.
+        /// What follows it.
         unit: &'static str,
     },
 }

@@ -26,13 +26,13 @@ fn find_and_register() -> Result<(), String> {
     for root in roots() {
         collect(&root, 0, &mut found);
     }
-    let way_out = "install a TrueType font, for example Debian's fonts-dejavu-core";
-    let path = choose(&found).ok_or_else(|| format!("no font found; {way_out}"))?;
+    let remedy = "install a TrueType font, for example Debian's fonts-dejavu-core";
+    let path = choose(&found).ok_or_else(|| format!("no font found; {remedy}"))?;
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     // The drawing crate wants the font for the rest of the process; this happens once.
     let bytes: &'static [u8] = Box::leak(bytes.into_boxed_slice());
     register_font("sans-serif", FontStyle::Normal, bytes)
-        .map_err(|_| format!("{} is not a usable font; {way_out}", path.display()))
+        .map_err(|_| format!("{} is not a usable font; {remedy}", path.display()))
 }
 
 fn roots() -> Vec<PathBuf> {

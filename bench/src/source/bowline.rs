@@ -7,9 +7,9 @@ use serde::Deserialize;
 use super::{Measured, Role, Source};
 use crate::BenchError;
 use crate::command::{Launch, shorten};
+use crate::context::Context;
 use crate::metric::{Metric, Sample, Test, Wire};
 use crate::plan::Stage;
-use crate::run::Context;
 use crate::traffic::Meter;
 
 /// Bowline's command.
@@ -66,7 +66,7 @@ impl Bowline {
     fn launch(&self, context: &Context) -> Launch {
         Launch::new(&self.program, context.time_limit)
             .cpus(&context.cpus)
-            .way_out("build it with cargo build --release, or name it with --bowline")
+            .remedy("build it with cargo build --release, or name it with --bowline")
     }
 
     /// The command over TCP up to how much it shall measure, and the number of messages which that

@@ -8,10 +8,10 @@ use super::{Measured, Role, Source, all_failed};
 use crate::BenchError;
 use crate::build::mpibench;
 use crate::command::{Launch, shorten};
+use crate::context::Context;
 use crate::hosts::{DEVICE, Hosts};
 use crate::metric::{Metric, Sample, Test, Wire};
 use crate::plan::Stage;
-use crate::run::Context;
 use crate::traffic::Meter;
 use crate::venv::Package;
 
@@ -177,7 +177,7 @@ impl Mpi {
         let mut launch = Launch::new(&ready.launcher, context.time_limit)
             .cpus(&context.cpus)
             .env("BENCH_CPUS", format!("{first},{second}"))
-            .way_out("install the peer's launcher (Debian: mpich)");
+            .remedy("install the peer's launcher (Debian: mpich)");
         let mut variables = self.env.to_vec();
         if ranks as usize > context.cpus.len() {
             launch = launch.args(self.crowded_args.iter().copied());
@@ -185,7 +185,7 @@ impl Mpi {
         }
         let hosts = context.hosts(wire)?;
         let launcher = self.network.as_ref().map(|network| network.launcher);
-        // Hydra's usual arguments tell it to fork.
+        // Hydra's usual arguments make it fork.
         if !matches!((hosts, launcher), (Some(_), Some(Launcher::Hydra))) {
             launch = launch.args(self.args.iter().copied());
         }

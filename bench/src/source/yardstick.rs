@@ -16,9 +16,9 @@ use rustix::thread::futex;
 
 use super::{Measured, Role, Source};
 use crate::BenchError;
+use crate::context::Context;
 use crate::metric::{Metric, Sample, Test};
 use crate::plan::Stage;
-use crate::run::Context;
 
 mod arena;
 
@@ -29,7 +29,7 @@ const PING_PONG_BATCH: u32 = 64;
 /// Barriers per in-run sample.
 const BARRIER_BATCH: u32 = 8;
 
-/// Tells the answering side of a ping-pong to leave.
+/// Makes the answering side of a ping-pong leave.
 const LEAVE: u32 = u32::MAX;
 
 // Places in the shared mapping; every line lies alone in 128 bytes.
@@ -199,9 +199,9 @@ fn barriers(rank: &Rank<'_>, wait: fn(&AtomicU32, u32), wake: fn(&AtomicU32)) {
     let start = Instant::now();
     loop {
         let batch = Instant::now();
-        for turn in 1..=BARRIER_BATCH {
+        for nth in 1..=BARRIER_BATCH {
             let over = rank.number == 0 && (start.elapsed() > rank.budget || rank.is_full());
-            if over && turn == BARRIER_BATCH {
+            if over && nth == BARRIER_BATCH {
                 stop.store(1, Relaxed);
             }
             barrier(rank, wait, wake);

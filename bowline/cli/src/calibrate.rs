@@ -138,7 +138,7 @@ fn that_count(known: &[Named]) -> Vec<Named> {
     known.iter().filter(|&figure| !surer(figure)).cloned().collect()
 }
 
-/// Messages that go by the short way and by one buffer, for the cost of a byte.
+/// Messages that go by the short path and by one buffer, for the cost of a byte.
 const EAGER: &str = "8,512,1k,2k,4k";
 
 /// Messages that are read.

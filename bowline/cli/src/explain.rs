@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::perf::site::{Round, Site};
 use super::{numbers, output, start};
 
-/// Tell which transport leads from a rank to its peers, why not the others, which protocol messages
+/// Show which transport leads from a rank to its peers, why not the others, which protocol messages
 /// take and what that costs, and how they are matched.
 ///
 /// Alone it starts ranks on this machine. Under a launcher it is one of the ranks.
@@ -30,8 +30,8 @@ use super::{numbers, output, start};
 #[command(after_help = "\
 Examples:
   bowline explain                                     two ranks of this machine
-  bowline explain -n 4 --peer 3 --json                the way from rank 0 to rank 3
-  bowline explain --op tag_send --send 8,64k,1m       send, and tell what carried each message
+  bowline explain -n 4 --peer 3 --json                the route from rank 0 to rank 3
+  bowline explain --op tag_send --send 8,64k,1m       send, and show what carried each message
   bowline run -n 4 --hosts a,b bowline explain        ranks on two hosts
   BOWLINE_TRANSPORTS=self,tcp bowline explain         without shared memory
   BOWLINE_MATCHING=nd bowline explain -n 1000         another matching engine
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 2,
           value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     ranks: u32,
-    /// Tell of a collective instead: its algorithms, with what each is expected to take.
+    /// Show a collective instead: its algorithms, with what each is expected to take.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["rank", "peer", "op", "send"])]
     collective: Option<Collective>,
     /// Bytes of a collective's vectors, or of a block where each rank has one.
@@ -77,14 +77,14 @@ pub(crate) struct Args {
     /// The rank that is asked.
     #[arg(long, value_name = "R", default_value_t = 0)]
     rank: u32,
-    /// Only the way to this rank [default: to every rank].
+    /// Only the route to this rank [default: to every rank].
     #[arg(long, value_name = "R")]
     peer: Option<u32>,
     /// Only the protocols of this operation: tag_send, am_send, stream_send, fetch, put, get or atomic
     /// [default: all].
     #[arg(long, value_name = "OP", value_parser = operation)]
     op: Option<Op>,
-    /// Send a message of each of these sizes to the peer (or the next rank), and tell which
+    /// Send a message of each of these sizes to the peer (or the next rank), and show which
     /// protocol carried it.
     // The path keeps clap from taking the list for an option that is given several times.
     #[arg(long, value_name = "SIZES", value_parser = numbers::sizes)]
@@ -124,7 +124,7 @@ fn operation(name: &str) -> Result<Op, String> {
 #[derive(Debug, Serialize)]
 struct Report {
     matching: Matching,
-    ways: Vec<Way>,
+    pairs: Vec<PeerLanes>,
     protocols: Vec<Protocols>,
     /// What carried the messages that were sent, and to whom.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -154,7 +154,7 @@ impl Matching {
 
 /// The lanes from one rank to another.
 #[derive(Debug, Serialize)]
-struct Way {
+struct PeerLanes {
     rank: u32,
     peer: u32,
     lanes: Vec<Lane>,
@@ -168,7 +168,7 @@ struct Lane {
     reaches: bool,
     reason: String,
     /// What the transport itself had to choose from.
-    ways: Vec<String>,
+    choices: Vec<String>,
 }
 
 impl From<LaneReport> for Lane {
@@ -178,11 +178,11 @@ impl From<LaneReport> for Lane {
             Ok(false) => (false, true, "it reaches the peer, but another comes first".to_owned()),
             Err(reason) => (false, false, reason),
         };
-        Self { transport: report.provider, chosen, reaches, reason, ways: report.ways }
+        Self { transport: report.provider, chosen, reaches, reason, choices: report.choices }
     }
 }
 
-/// Tells.
+/// Shows it.
 ///
 /// # Errors
 /// When the ranks cannot start, or there is no such rank.
@@ -211,7 +211,7 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
     if !as_rank && !bowline_launch::bootstrap::is_started() {
         for (option, rank) in [("--rank", Some(args.rank)), ("--peer", args.peer)] {
             let rank = rank.unwrap_or(0);
-            ensure!(rank < args.ranks, "{option} {rank}: there are {} ranks", args.ranks);
+            ensure!(rank < args.ranks, "{option} {rank}: ranks are 0 to {}", args.ranks - 1);
         }
         return start::processes(args.ranks, &config);
     }
@@ -219,7 +219,7 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
     let worker = site.worker()?;
     let addresses = site.publish(&worker.address())?;
     let peers = site.ranks();
-    ensure!(args.rank < peers, "--rank {}: there are {peers} ranks", args.rank);
+    ensure!(args.rank < peers, "--rank {}: ranks are 0 to {}", args.rank, peers - 1);
     let sent = sent(&mut site, &worker, addresses, args)?;
     let mut report = None;
     if site.rank() == args.rank {
@@ -227,22 +227,24 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
             Some(peer) => peer..peer + 1,
             None => 0..peers,
         };
-        let mut ways = Vec::new();
+        let mut pairs = Vec::new();
         // Only the rank that is asked looks at addresses: all ranks at all would be a square.
         for peer in wanted {
             let address = site.published(addresses, peer)?;
             let lanes = worker.explain(&address)?.into_iter().map(Lane::from).collect();
-            ways.push(Way { rank: args.rank, peer, lanes });
+            pairs.push(PeerLanes { rank: args.rank, peer, lanes });
         }
         let engine = worker.engine_of(0).context("a space that was opened has an engine")?;
         // Lanes that lead nowhere are left out.
         let used = |name: &str| {
-            ways.iter().any(|way: &Way| way.lanes.iter().any(|l| l.chosen && l.transport == name))
+            pairs
+                .iter()
+                .any(|pair: &PeerLanes| pair.lanes.iter().any(|l| l.chosen && l.transport == name))
         };
         let choices = worker.choices();
         let lanes = choices.iter().filter(|lane| used(lane.provider));
         let protocols = lanes.map(|lane| Protocols::of(lane, args.op)).collect();
-        report = Some(Report { matching: Matching::of(engine, peers), ways, protocols, sent });
+        report = Some(Report { matching: Matching::of(engine, peers), pairs, protocols, sent });
     }
     // Nobody leaves while others still look at its addresses, nor because the output is full.
     site.publish(&[])?;
@@ -265,7 +267,7 @@ fn sent(
     worker.open_space(0, SpaceOptions { ranks, ..SpaceOptions::default() })?;
     let peer = args.peer.unwrap_or((args.rank + 1) % ranks);
     let sizes: Vec<u64> = args.send.iter().flatten().map(|&size| size as u64).collect();
-    ensure!(peer < ranks, "--peer {peer}: there are {ranks} ranks");
+    ensure!(peer < ranks, "--peer {peer}: ranks are 0 to {}", ranks - 1);
     if sizes.is_empty() {
         return Ok(None);
     }
@@ -290,12 +292,12 @@ fn text(report: &Report) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     let Matching { engine, meaning } = &report.matching;
     writeln!(out, "matching: {engine} ({meaning})")?;
-    for way in &report.ways {
-        writeln!(out, "rank {} to rank {}", way.rank, way.peer)?;
-        for lane in &way.lanes {
+    for pair in &report.pairs {
+        writeln!(out, "rank {} to rank {}", pair.rank, pair.peer)?;
+        for lane in &pair.lanes {
             let mark = if lane.chosen { '+' } else { '-' };
             writeln!(out, "  {mark} {:<6} {}", lane.transport, lane.reason)?;
-            for line in &lane.ways {
+            for line in &lane.choices {
                 writeln!(out, "             {line}")?;
             }
         }

@@ -33,7 +33,7 @@ use uneven::Uneven;
 /// Simulate communication on a modelled network.
 ///
 /// A discrete-event simulator for the comparison of algorithms: it runs a program on a network whose parameters are given
-/// and tells when each rank is done, how far the ranks are apart, and how busy they are. It does not foretell what a
+/// and shows when each rank is done, how far the ranks are apart, and how busy they are. It does not predict what a
 /// machine does: there is no congestion, and a time is as good as the model that it comes from.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\

@@ -11,7 +11,7 @@ use bowline_base::config::{Config, Row};
 use bowline_model::coll::price::JobCosts;
 use serde::Serialize;
 
-/// Tell what this machine offers, which transports there are, and all settings.
+/// Show what this machine offers, which transports there are, and all settings.
 ///
 /// Without a choice: machine and transports.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     probe: Option<String>,
 }
 
-/// All that is told; what was not asked for is left out.
+/// All that is shown; what was not asked for is left out.
 #[derive(Debug, Serialize)]
 struct Report {
     version: &'static str,
@@ -101,7 +101,7 @@ impl From<Row> for Setting {
     }
 }
 
-/// Tells.
+/// Shows it.
 ///
 /// # Errors
 /// When a setting in the environment is bad.

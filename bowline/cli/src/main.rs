@@ -43,7 +43,7 @@ Examples:
   bowline perf mpi_lat --size 8,4k            measure
   bowline demo sort words.txt -n 4 -o out.txt sort a file with four ranks
 
-Settings are environment variables; `bowline info --config` lists them. BOWLINE_LOG=debug tells
+Settings are environment variables; `bowline info --config` lists them. BOWLINE_LOG=debug shows
 more of what happens. Each command has a help of its own: `bowline help run`."
 )]
 struct Cli {
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     report(done, "bowline")
 }
 
-/// The exit code, after an error was told.
+/// The exit code, after an error was printed.
 fn report(done: anyhow::Result<ExitCode>, name: &str) -> ExitCode {
     done.unwrap_or_else(|error| {
         say(name, Chain(&*error));

@@ -123,7 +123,7 @@ struct Fit {
     from: Option<PathBuf>,
 }
 
-/// The way that messages take.
+/// The layer and transport that messages take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Transport {
     /// Memory shared between ranks.

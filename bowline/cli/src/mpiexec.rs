@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`table`] has the options of MPICH, Open MPI and Intel MPI that are known, [`parse`] reads a command line.
-//! An option that is known and changes nothing here is told on the standard error stream; one that
+//! An option that is known and changes nothing here is reported on the standard error stream; one that
 //! is unknown is an error, so that none is lost in silence.
 
 mod parse;
@@ -39,7 +39,7 @@ pub(crate) fn called() -> Option<(String, Vec<OsString>)> {
 /// Runs the job of a command line.
 ///
 /// # Errors
-/// When a setting is bad. What is wrong with the command line is told here.
+/// When a setting is bad. What is wrong with the command line is reported here.
 pub(crate) fn main(name: &str, words: Vec<OsString>) -> Result<ExitCode> {
     let job = match parse(words) {
         Ok(Asked::Help) => {
@@ -146,7 +146,7 @@ fn hosts(job: &Job) -> Result<Vec<Host>> {
                 named.len() == job.programs.len(),
                 "give hosts once, for all programs, or to each program"
             );
-            in_turn(&named)?
+            in_order(&named)?
         }
     };
     if let Some(per_host) = job.per_host {
@@ -170,7 +170,7 @@ fn hosts(job: &Job) -> Result<Vec<Host>> {
 }
 
 /// The hosts of programs that have some each: every program's ranks go to its own, in blocks.
-fn in_turn(programs: &[&Program]) -> Result<Vec<Host>> {
+fn in_order(programs: &[&Program]) -> Result<Vec<Host>> {
     let mut all: Vec<Host> = Vec::new();
     for program in programs {
         let mut left = program.ranks.unwrap_or(1);

@@ -78,7 +78,7 @@ fn hosts(text: &str) -> Result<Hosts, String> {
 enum Failure {
     /// The job ends.
     Abort,
-    /// The others are told and go on.
+    /// The others are notified and go on.
     Continue,
 }
 
@@ -93,7 +93,7 @@ enum Binding {
 /// Runs the job.
 ///
 /// # Errors
-/// When a setting in the environment or the host file is bad. A job that cannot start is told here, with the exit
+/// When a setting in the environment or the host file is bad. A job that cannot start is reported here, with the exit
 /// code that shells give.
 pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     let config = bowline::config_from_env()?;
@@ -128,7 +128,7 @@ pub(crate) fn main(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(launch("bowline", &options))
 }
 
-/// Runs a job for the command `name`, and tells why it could not start.
+/// Runs a job for the command `name`, and reports why it could not start.
 pub(crate) fn launch(name: &str, options: &RunOptions) -> ExitCode {
     match run(options) {
         Ok(report) => exit_code(report.code),

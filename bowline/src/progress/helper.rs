@@ -1,6 +1,6 @@
 //! Mode `thread`: a thread that sleeps on the lanes of a rank and makes progress when it is woken.
 //!
-//! It is the brute-force way: each message that comes while the rank computes wakes it, needed or not. It is the
+//! It is the brute-force method: each message that comes while the rank computes wakes it, needed or not. It is the
 //! only one that also carries out steps of collectives in the background. Rank and helper enter the worker one at a time; a rank that sleeps in a call waits
 //! for the helper's news.
 
@@ -16,7 +16,7 @@ use super::ProgressError;
 use crate::wait::sleep_on;
 
 /// Looks in vain before sleep: an answer often comes at once.
-const LOOKS: u32 = 3;
+const POLLS: u32 = 3;
 
 /// The thread; it ends when this is dropped.
 pub(super) struct Helper {
@@ -59,7 +59,7 @@ fn run(door: &RemoteWorker, stop: &AtomicBool) {
     // look at the flag; pairs with the store in `drop`, in front of its ring.
     while !stop.load(Ordering::SeqCst) {
         let mut idle = 0;
-        while idle < LOOKS {
+        while idle < POLLS {
             idle = if door.serve() == 0 { idle + 1 } else { 0 };
         }
         door.sleep(|bell, descriptors, deadline| {

@@ -1,13 +1,13 @@
 //! Mode `pef`: a *parasite execution flow* in the rank's own thread, after the thesis of J. A. Zounmevo
-//! (Queen's University, 2014, chapter 3): a timer interrupts the thread, whose signal handler takes a
-//! look of the worker's messages, and goes away again.
+//! (Queen's University, 2014, chapter 3): a timer interrupts the thread, whose signal handler polls
+//! for the worker's messages, and goes away again.
 //!
 //! ```text
-//!   watch ── timer set to the phase ──► signal ── look ──┬─ Idle ───────► off
+//!   watch ── timer set to the phase ──► signal ── poll ──┬─ Idle ───────► off
 //!                                         ▲              ├─ Copying ────► set to the period
 //!                                         │              ├─ Moving ─────► set to when it is expected
 //!                                         └── timer ◄────┴─ Waiting, Closed: set to the last time
-//!                                                           x decay, `max_looks` times
+//!                                                           x decay, `max_polls` times
 //! ```
 //! 1. The timer is the thread's (`timer_create`, `SIGEV_THREAD_ID`, `CLOCK_MONOTONIC`), armed only
 //!    while receives are watched; the worker decides which are. Each further one begins with the
@@ -15,24 +15,28 @@
 //! 2. The signal is the last real-time signal that has no handler, so that programs keep SIGALRM and
 //!    friends. The handler is installed once and stays; `SA_RESTART` lets most system calls go on,
 //!    but not those that wait for a time or for descriptors.
-//! 3. What the handler calls is async-signal-safe: atomic operations, the look ([`bowline_ucp::RemoteWorker::progress_signal_safe`],
+//! 3. What the handler calls is async-signal-safe: atomic operations, the poll ([`bowline_ucp::RemoteWorker::progress_signal_safe`],
 //!    which allocates nothing and takes no lock), and `timer_settime`. It leaves `errno` as it was.
 //! 4. A signal finds its worker by the number of a slot. A slot is emptied before its worker goes, and
-//!    whoever empties it waits until no handler is in it; a signal that comes later finds nothing,
+//!    the thread that empties it waits until no handler is in it; a signal that comes later finds nothing,
 //!    or another worker, whose handle is for any thread.
-//! 5. However short the period is, the thread has three quarters of its time: what a look takes but for
+//! 5. However short the period is, the thread has three quarters of its time: what a poll takes but for
 //!    the copy, from the end of the timer to the end of the handler, is measured, and the next one comes
 //!    after three times as long at the earliest. Where timers and signals are dear, as in some virtual
 //!    machines, a period of some microseconds would leave the thread nothing.
-//! 6. A look copies for some ten times as long as a signal takes, so that signals are a small part of
+//! 6. A poll copies for some ten times as long as a signal takes, so that signals are a small part of
 //!    that; the next one comes after a quarter of it. It is work that the thread would do later, and
 //!    the sooner it is done, the sooner the sender has its buffer back.
-//! 7. A look has to be worth its signal. A message that the processors copy in the time of some
-//!    signals is looked for late: whoever computes that long has the time, and a program that waits
+//! 7. A poll has to be worth its signal. A message that the processors copy in the time of some
+//!    signals is polled for late: a rank that computes that long has the time, and a program that waits
 //!    soon is not disturbed.
-//! 8. What others move is looked at when it should be complete, by what such bytes took before.
-//! 9. The first look comes a phase behind the receive. Where it is in vain again and again, it comes later.
+//! 8. What others move is polled for when it should be complete, by what such bytes took before.
+//! 9. The first poll comes a phase behind the receive. Where it is in vain again and again, it comes later.
+//! 10. Where both ranks compute, a message that both would copy together in their waits is left alone, as the engine says
+//!     ([`AsyncProgress::Left`](bowline_ucp::AsyncProgress::Left)); where senders are found to compute again and again, most
+//!     messages are polled for late (`pef/absent.rs`).
 
+mod absent;
 mod flow;
 mod slot;
 
@@ -49,16 +53,16 @@ use super::ProgressError;
 use flow::Flow;
 use slot::{TABLE, TAKEN, signal, take_slot, unblock};
 
-pub(super) use flow::looks_taken;
+pub(super) use flow::{poll_count, timer_calls};
 pub(super) use slot::{SLOTS, in_signal_handler};
 
-/// When looks are taken.
+/// When polls are made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     pub(super) phase: Duration,
     pub(super) period: Duration,
     pub(super) decay: u32,
-    pub(super) max_looks: u32,
+    pub(super) max_polls: u32,
     pub(super) worth: u32,
 }
 
@@ -126,7 +130,7 @@ impl Pef {
 impl ProgressDriver for Pef {
     fn watch(&mut self, what: WatchedReceive) {
         if let Err(error) = self.follow_thread() {
-            tracing::warn!(%error, "no looks while this thread computes");
+            tracing::warn!(%error, "no polls while this thread computes");
             return;
         }
         self.flow.begin(what);

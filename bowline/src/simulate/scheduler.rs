@@ -1,4 +1,4 @@
-//! Turns: the threads of all ranks wait here but one.
+//! The scheduler: the threads of all ranks wait here but one.
 //!
 //! ```text
 //!            drawn                          sleep: nothing to do, woken by the network
@@ -7,8 +7,8 @@
 //!     │                         └─ ended ──► Ended   │
 //!     └──────────────────────────────────────────────┘
 //! ```
-//! Rules: (1) whoever runs has the turn; only it changes the network, so a run depends on the seed
-//! alone. (2) The next is drawn by whoever gives the turn up. (3) Time moves when nobody is ready,
+//! Rules: (1) one rank runs; only it changes the network, so a run depends on the seed
+//! alone. (2) It draws the next one when it stops. (3) Time moves when nobody is ready,
 //! and by chance a little earlier. (4) When nobody is ready, nothing is under way and all pollers
 //! have looked many times, nothing will ever happen: every sleeper is asked what it waits for,
 //! then everybody is cut off from the network, which fails what they wait for.
@@ -23,10 +23,10 @@ use super::Job;
 /// One of so many draws moves time although somebody is ready.
 const SLOWNESS: u64 = 8;
 
-/// Vain looks after which a rank lets others run; the last look before a sleep is one.
-const LOOKS: u32 = 3;
+/// Polls in vain after which a rank lets others run; the last one before a sleep counts.
+const EMPTY_POLLS: u32 = 3;
 
-/// Turns of pollers, with nothing else to run, after which they count as waiting for nothing.
+/// Polls of pollers, with nothing else to run, after which they count as waiting for nothing.
 const POLLS: u32 = 20_000;
 
 /// Why a program does not go on.
@@ -76,7 +76,7 @@ enum Place {
 #[derive(Debug)]
 struct Rank {
     place: Place,
-    vain_looks: u32,
+    empty_polls: u32,
     /// What it waits for, once it was asked.
     waits: Option<String>,
 }
@@ -94,22 +94,22 @@ struct State {
     stuck: Option<Stuck>,
 }
 
-/// The turns of a job.
+/// Which rank of a job runs.
 #[derive(Debug)]
 pub(super) struct Scheduler {
     label: String,
     network: Network,
     state: Mutex<State>,
-    turns: Vec<Condvar>,
+    may_run: Vec<Condvar>,
 }
 
 impl Scheduler {
     pub(super) fn new(network: &Network, job: &Job) -> Self {
-        let rank = || Rank { place: Place::Ready, vain_looks: 0, waits: None };
+        let rank = || Rank { place: Place::Ready, empty_polls: 0, waits: None };
         let state = State {
             ranks: (0..job.ranks).map(|_| rank()).collect(),
             running: None,
-            // A sequence of its own, so that the network's does not depend on the turns.
+            // A sequence of its own, so that the network's does not depend on the order of ranks.
             random: Random::new(job.network.seed ^ 0x7475_726e_7300_0000),
             woken: Vec::new(),
             polls: 0,
@@ -121,7 +121,7 @@ impl Scheduler {
             label: job.label.clone(),
             network: network.clone(),
             state: Mutex::new(state),
-            turns: (0..job.ranks).map(|_| Condvar::new()).collect(),
+            may_run: (0..job.ranks).map(|_| Condvar::new()).collect(),
         }
     }
 
@@ -144,13 +144,13 @@ impl Scheduler {
         self.hand_over(&mut state);
     }
 
-    /// Waits for the first turn of a rank.
+    /// Waits until a rank runs for the first time.
     pub(super) fn begin(&self, rank: u32) {
         let state = self.lock();
-        drop(self.wait_for_turn(state, rank));
+        drop(self.wait_to_run(state, rank));
     }
 
-    /// A rank's last turn is over.
+    /// A rank has ended.
     pub(super) fn finish(&self, rank: u32) {
         let mut state = self.lock();
         state.ranks[rank as usize].place = Place::Ended;
@@ -158,15 +158,15 @@ impl Scheduler {
     }
 
     /// The progress of a rank found nothing.
-    pub(super) fn looked_in_vain(&self, rank: u32) {
+    pub(super) fn polled_in_vain(&self, rank: u32) {
         let mut state = self.lock();
         if state.running != Some(rank) {
             // Not in its thread yet, or after its end.
             return;
         }
-        let looks = &mut state.ranks[rank as usize].vain_looks;
-        *looks += 1;
-        if *looks >= LOOKS {
+        let polls = &mut state.ranks[rank as usize].empty_polls;
+        *polls += 1;
+        if *polls >= EMPTY_POLLS {
             drop(state);
             self.poll(rank);
         }
@@ -175,18 +175,18 @@ impl Scheduler {
     /// Lets others run; the rank has not finished what it is about.
     pub(super) fn poll(&self, rank: u32) {
         let mut state = self.lock();
-        state.ranks[rank as usize].vain_looks = 0;
-        drop(self.give_up_turn(state, rank, Place::Polling));
+        state.ranks[rank as usize].empty_polls = 0;
+        drop(self.let_others_run(state, rank, Place::Polling));
     }
 
     /// Lets others run until something happens to the rank. `waits` says what it waits for.
     pub(super) fn sleep(&self, rank: u32, waits: impl Fn() -> String) {
         let mut state = self.lock();
-        state.ranks[rank as usize].vain_looks = 0;
+        state.ranks[rank as usize].empty_polls = 0;
         // It has just looked: what woke it before is seen to.
         self.wake(&mut state);
         loop {
-            state = self.give_up_turn(state, rank, Place::Asleep);
+            state = self.let_others_run(state, rank, Place::Asleep);
             if state.why.is_none() || state.ranks[rank as usize].waits.is_some() {
                 return;
             }
@@ -200,7 +200,7 @@ impl Scheduler {
         self.lock().stuck.clone()
     }
 
-    fn give_up_turn<'a>(
+    fn let_others_run<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         rank: u32,
@@ -208,17 +208,17 @@ impl Scheduler {
     ) -> MutexGuard<'a, State> {
         state.ranks[rank as usize].place = place;
         self.hand_over(&mut state);
-        self.wait_for_turn(state, rank)
+        self.wait_to_run(state, rank)
     }
 
-    fn wait_for_turn<'a>(
+    fn wait_to_run<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         rank: u32,
     ) -> MutexGuard<'a, State> {
         while state.running != Some(rank) {
-            let turn = &self.turns[rank as usize];
-            state = turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let signal = &self.may_run[rank as usize];
+            state = signal.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
     }
@@ -228,7 +228,7 @@ impl Scheduler {
         state.running = self.next(state);
         if let Some(rank) = state.running {
             state.ranks[rank as usize].place = Place::Running;
-            self.turns[rank as usize].notify_one();
+            self.may_run[rank as usize].notify_one();
         }
     }
 
@@ -296,7 +296,7 @@ impl Scheduler {
         rank
     }
 
-    /// Nothing goes on: gives the turn to a sleeper that was not asked yet, or, when all have
+    /// Nothing goes on: lets a sleeper run that was not asked yet, or, when all have
     /// answered, cuts everybody off.
     fn explain(&self, state: &mut State) -> Option<u32> {
         let asleep = state.at(Place::Asleep);
@@ -328,7 +328,7 @@ impl State {
     }
 }
 
-/// Everything has failed, and ranks wait all the same: a mistake of the library, or a program that
+/// Everything has failed, and ranks still wait: a mistake of the library, or a program that
 /// asks for ever. No error reaches them, and a hang must not be.
 fn give_up(label: &str, state: &State) -> ! {
     // Not by a macro, whose output a test harness keeps and an abort would lose.

@@ -7,23 +7,23 @@ use bowline_ucp::{FailureSource, Idle, Stages, Waiter};
 
 use super::scheduler::Scheduler;
 
-/// No spinning and no yielding: a turn is given up at once.
+/// No spinning and no yielding: another rank runs at once.
 const NO_STAGES: Stages = Stages { spins: 0, yields: 0 };
 
 /// Waits by letting the other ranks run.
 #[derive(Debug)]
-pub(super) struct TurnWaiter {
+pub(super) struct SimulatedWaiter {
     scheduler: Arc<Scheduler>,
     rank: u32,
 }
 
-impl TurnWaiter {
+impl SimulatedWaiter {
     pub(super) const fn new(scheduler: Arc<Scheduler>, rank: u32) -> Self {
         Self { scheduler, rank }
     }
 }
 
-impl Waiter for TurnWaiter {
+impl Waiter for SimulatedWaiter {
     fn stages(&self) -> Stages {
         NO_STAGES
     }
@@ -67,7 +67,7 @@ impl Waiter for NetworkWaiter {
     }
 }
 
-/// The deaths that the network has told a rank of.
+/// The deaths that the network has reported to a rank.
 #[derive(Debug)]
 pub(super) struct Deaths {
     network: Network,

@@ -1,6 +1,6 @@
 //! The other ranks of the job on this node, as a waiter sees them: whether a long yield went to one of them.
 //!
-//! A rank that copies a long message keeps its processor for a millisecond. Whoever yields to it has lost nothing, and
+//! A rank that copies a long message keeps its processor for a millisecond. A rank that yields to it has lost nothing, and
 //! would lose by sleeping for a time afterwards. So each rank notes the long runs between its own yields and sleeps in
 //! the job's memory, and a long yield is looked up there. A rank that computes for longer than a time slice is preempted
 //! before it could note anything: it counts as a program of somebody else, beside which a rank should sleep.

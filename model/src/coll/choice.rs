@@ -27,14 +27,14 @@ pub struct Shape {
 
 impl Shape {
     /// Whether collectives go through shared memory where no costs are known, if the ranks
-    /// share a node: messages need more turns on a processor. Two ranks exchange one message.
+    /// share a node: with messages each has to get a processor more often. Two ranks exchange one message.
     #[inline]
     pub const fn shares_memory(self) -> bool {
         self.oversubscribed && self.ranks > 2
     }
 
     /// Whether another collective goes through staging memory where no costs are known, if the ranks share a node: of
-    /// ranks that share processors, each then needs few turns on one, whatever the length. Two ranks with a processor each
+    /// ranks that share processors, each then has to get one few times, at any length. Two ranks with a processor each
     /// have less to do than for messages. Of more ranks each would have too little of a slot.
     #[inline]
     pub const fn stages(self) -> bool {

@@ -9,6 +9,7 @@
 //! All ranks of a job price with the same [`Costs`], so all find the same cheapest algorithm. Nothing that a rank alone
 //! knows enters.
 
+mod algorithms;
 mod costs;
 mod counts;
 mod job;
@@ -19,8 +20,9 @@ mod multiply;
 mod operands;
 mod prices;
 mod staged;
-mod ways;
 
+pub use algorithms::Algorithm;
+pub(crate) use algorithms::NODES;
 pub use costs::{Costs, CostsError, OfSize, OfSizes};
 pub use counts::{
     allgather, allgatherv, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter,
@@ -33,8 +35,6 @@ pub use multiply::multiplying;
 pub use operands::{OpClass, Operands};
 pub use prices::{Layers, Prices};
 pub use staged::{LINE_BYTES, RANKS_MAX, Staged, bcast_piece};
-pub(crate) use ways::NODES;
-pub use ways::Way;
 
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
@@ -87,16 +87,27 @@ impl AllreduceForm {
     }
 }
 
-/// Prices algorithms; the cheapest comes first. Of equals it is the one that was named first.
+/// Prices that differ by less than this part say nothing: costs are not known better.
+const ALIKE: f64 = 0.02;
+
+/// Prices algorithms; the cheapest comes first. Of those that cost nearly the same it is the one whose messages wait for
+/// each other least often: what such a wait takes is known least. Of equals it is the one that was named first.
 fn sorted<F>(
     crew: Crew,
     costs: &Costs,
     forms: impl IntoIterator<Item = (F, Load)>,
 ) -> Vec<Priced<F>> {
-    let price = |(form, load): (F, Load)| Priced { form, time: load.time(crew, costs) };
+    let price =
+        |(form, load): (F, Load)| (load.hops, Priced { form, time: load.time(crew, costs) });
     let mut all: Vec<_> = forms.into_iter().map(price).collect();
-    all.sort_by(|one, other| one.time.total_cmp(&other.time));
-    all
+    all.sort_by(|(_, one), (_, other)| one.time.total_cmp(&other.time));
+    let least = all.first().map_or(0.0, |(_, first)| first.time);
+    let alike = all.iter().take_while(|(_, way)| way.time <= least * (1.0 + ALIKE));
+    let first = alike.enumerate().min_by(|(_, (one, _)), (_, (other, _))| one.total_cmp(other));
+    if let Some((at, _)) = first {
+        all[..=at].rotate_right(1);
+    }
+    all.into_iter().map(|(_, priced)| priced).collect()
 }
 
 /// From so many ranks on, allreduces have candidates of two kinds of stages.

@@ -20,7 +20,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::price::Way;
+use super::price::Algorithm;
 use super::wanted::{Asked, Wanted, WantedAllreduce};
 use crate::schedule::Schedule;
 
@@ -246,7 +246,7 @@ impl Tuned {
     pub fn uneven_alltoall(&self) -> Option<(&Cell, u32)> {
         let mut cells = self.cells.iter().filter(|cell| cell.collective() == "alltoall");
         cells.find_map(|cell| {
-            let Asked::Form(Way::Form(form)) = cell.wanted.alltoall else { return None };
+            let Asked::Form(Algorithm::Form(form)) = cell.wanted.alltoall else { return None };
             Some((cell, form.partners()?))
         })
     }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
-use super::price::{NODES, Way};
+use super::price::{Algorithm, NODES};
 use crate::choice::{Order, choose, choose_in_order};
 use crate::cost::Pipelining;
 use crate::schedule::{Schedule, Token};
@@ -53,25 +53,25 @@ pub const STAGED: &str = "staged";
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wanted {
     /// Of barriers.
-    pub barrier: Asked<Way<Barrier>>,
+    pub barrier: Asked<Algorithm<Barrier>>,
     /// Of broadcasts.
-    pub bcast: Asked<Way<Bcast>>,
+    pub bcast: Asked<Algorithm<Bcast>>,
     /// Of reductions.
-    pub reduce: Asked<Way<Reduce>>,
+    pub reduce: Asked<Algorithm<Reduce>>,
     /// Of allreduces.
     pub allreduce: WantedAllreduce,
     /// Of gathers of blocks of one length.
-    pub gather: Asked<Way<Tree>>,
+    pub gather: Asked<Algorithm<Tree>>,
     /// Of scatters of blocks of one length.
-    pub scatter: Option<Way<Tree>>,
+    pub scatter: Option<Algorithm<Tree>>,
     /// Of allgathers.
-    pub allgather: Asked<Way<Allgather>>,
+    pub allgather: Asked<Algorithm<Allgather>>,
     /// Of all-to-alls.
-    pub alltoall: Asked<Way<Alltoall>>,
+    pub alltoall: Asked<Algorithm<Alltoall>>,
     /// Of reductions that are scattered.
-    pub reduce_scatter: Asked<Way<ReduceScatter>>,
+    pub reduce_scatter: Asked<Algorithm<ReduceScatter>>,
     /// Of prefix reductions.
-    pub scan: Option<Way<Scan>>,
+    pub scan: Option<Algorithm<Scan>>,
 }
 
 /// A word that names no form, with those that there are.
@@ -84,20 +84,20 @@ fn wrong<F: Form>(word: &str, others: &[&str]) -> WantedError {
 /// The word for algorithms in layers, in what is said of others.
 const LAYERS: &str = "nodes:TREE:NAME";
 
-/// The way that a word names, or `None` for `auto`.
-fn way<F: Form>(word: &str) -> Result<Option<Way<F>>, WantedError> {
+/// The algorithm that a word names, or `None` for `auto`.
+fn algorithm<F: Form>(word: &str) -> Result<Option<Algorithm<F>>, WantedError> {
     match word {
         "auto" => Ok(None),
-        _ => Way::of_name(word).map(Some).ok_or_else(|| wrong::<F>(word, &["auto", LAYERS])),
+        _ => Algorithm::of_name(word).map(Some).ok_or_else(|| wrong::<F>(word, &["auto", LAYERS])),
     }
 }
 
 /// The same where shared memory has a word too.
-fn asked<F: Form>(word: &str) -> Result<Asked<Way<F>>, WantedError> {
+fn asked<F: Form>(word: &str) -> Result<Asked<Algorithm<F>>, WantedError> {
     match word {
         "auto" => Ok(Asked::Auto),
         STAGED => Ok(Asked::Staged),
-        _ => Way::of_name(word)
+        _ => Algorithm::of_name(word)
             .map(Asked::Form)
             .ok_or_else(|| wrong::<F>(word, &["auto", STAGED, LAYERS])),
     }
@@ -112,12 +112,12 @@ fn word<F>(asked: Asked<F>, name: impl Fn(F) -> String) -> String {
     }
 }
 
-fn way_word<F: Form>(asked: Asked<Way<F>>) -> String {
-    word(asked, |way| way.name())
+fn algorithm_word<F: Form>(asked: Asked<Algorithm<F>>) -> String {
+    word(asked, |algorithm| algorithm.name())
 }
 
-fn only_way_word<F: Form>(way: Option<Way<F>>) -> String {
-    way_word(way.map_or(Asked::Auto, Asked::Form))
+fn only_algorithm_word<F: Form>(algorithm: Option<Algorithm<F>>) -> String {
+    algorithm_word(algorithm.map_or(Asked::Auto, Asked::Form))
 }
 
 impl Wanted {
@@ -146,11 +146,11 @@ impl Wanted {
             "reduce" => self.reduce = asked(word)?,
             "allreduce" => self.allreduce = word.parse()?,
             "gather" => self.gather = asked(word)?,
-            "scatter" => self.scatter = way(word)?,
+            "scatter" => self.scatter = algorithm(word)?,
             "allgather" => self.allgather = asked(word)?,
             "alltoall" => self.alltoall = asked(word)?,
             "reduce_scatter" => self.reduce_scatter = asked(word)?,
-            "scan" => self.scan = way(word)?,
+            "scan" => self.scan = algorithm(word)?,
             _ => {
                 return Err(WantedError {
                     word: collective.to_owned(),
@@ -165,16 +165,16 @@ impl Wanted {
     /// What is asked for of each collective, by its name.
     pub fn words(&self) -> [(&'static str, String); 10] {
         let words = [
-            way_word(self.barrier),
-            way_word(self.bcast),
-            way_word(self.reduce),
+            algorithm_word(self.barrier),
+            algorithm_word(self.bcast),
+            algorithm_word(self.reduce),
             self.allreduce.to_string(),
-            way_word(self.gather),
-            only_way_word(self.scatter),
-            way_word(self.allgather),
-            way_word(self.alltoall),
-            way_word(self.reduce_scatter),
-            only_way_word(self.scan),
+            algorithm_word(self.gather),
+            only_algorithm_word(self.scatter),
+            algorithm_word(self.allgather),
+            algorithm_word(self.alltoall),
+            algorithm_word(self.reduce_scatter),
+            only_algorithm_word(self.scan),
         ];
         let mut names = Self::COLLECTIVES.into_iter();
         words.map(|word| (names.next().unwrap_or_default(), word))
@@ -382,19 +382,19 @@ mod tests {
 
         fn same<W: PartialEq + std::fmt::Debug>(
             collective: &str,
-            ways: Vec<(W, String)>,
+            algorithms: Vec<(W, String)>,
             of: impl Fn(&Wanted) -> Option<W>,
         ) {
-            assert!(!ways.is_empty());
-            for (way, name) in ways {
+            assert!(!algorithms.is_empty());
+            for (algorithm, name) in algorithms {
                 let mut wanted = Wanted::default();
                 wanted.set(collective, &name).unwrap();
-                assert_eq!(of(&wanted), Some(way), "{collective} {name}");
+                assert_eq!(of(&wanted), Some(algorithm), "{collective} {name}");
                 let words = wanted.words().into_iter().find(|(known, _)| *known == collective);
                 assert_eq!(words.unwrap().1, name);
             }
         }
-        fn ways<F: Form>(all: Vec<Priced<Way<F>>>) -> Vec<(Way<F>, String)> {
+        fn algorithms<F: Form>(all: Vec<Priced<Algorithm<F>>>) -> Vec<(Algorithm<F>, String)> {
             all.into_iter().map(|priced| (priced.form, priced.form.name())).collect()
         }
         for ranks in [1, 2, 3, 4, 7, 8, 12, 16, 40, 64, 100, 512, 1000, 4096] {
@@ -408,19 +408,23 @@ mod tests {
                 let layers = (nodes > 1).then_some(Layers { nodes, most, consecutive: true });
                 let costs: JobCosts = costs.parse().unwrap();
                 let prices = Prices { crew: Crew { ranks, share: 1.0 }, costs, layers };
-                same("barrier", ways(prices.barriers()), |all| all.barrier.form());
+                same("barrier", algorithms(prices.barriers()), |all| all.barrier.form());
                 for bytes in [0, 8, 4096, 1 << 20] {
-                    same("bcast", ways(prices.bcasts(bytes)), |all| all.bcast.form());
-                    same("allgather", ways(prices.allgathers(bytes)), |all| all.allgather.form());
-                    same("gather", ways(prices.gathers(bytes)), |all| all.gather.form());
-                    same("scatter", ways(prices.scatters(bytes)), |all| all.scatter);
-                    same("alltoall", ways(prices.alltoalls(bytes)), |all| all.alltoall.form());
-                    let all = ways(prices.scans(bytes, false, OpClass::Vector));
+                    same("bcast", algorithms(prices.bcasts(bytes)), |all| all.bcast.form());
+                    same("allgather", algorithms(prices.allgathers(bytes)), |all| {
+                        all.allgather.form()
+                    });
+                    same("gather", algorithms(prices.gathers(bytes)), |all| all.gather.form());
+                    same("scatter", algorithms(prices.scatters(bytes)), |all| all.scatter);
+                    same("alltoall", algorithms(prices.alltoalls(bytes)), |all| {
+                        all.alltoall.form()
+                    });
+                    let all = algorithms(prices.scans(bytes, false, OpClass::Vector));
                     same("scan", all, |all| all.scan);
                     for commutative in [false, true] {
-                        let all = ways(prices.reduces(bytes, commutative));
+                        let all = algorithms(prices.reduces(bytes, commutative));
                         same("reduce", all, |all| all.reduce.form());
-                        let all = ways(prices.reduce_scatters(bytes, commutative));
+                        let all = algorithms(prices.reduce_scatters(bytes, commutative));
                         same("reduce_scatter", all, |all| all.reduce_scatter.form());
                         let of = |wanted: &WantedAllreduce, ranks| match wanted.form() {
                             Some(form) => Some(AllreduceForm::Form(form)),
@@ -436,9 +440,9 @@ mod tests {
                         same("allreduce", all.collect(), |all| match &all.allreduce {
                             WantedAllreduce::Layered { within, among } => {
                                 let among = of(among, nodes)?;
-                                Some(Way::Layered(Layered { within: *within, among }))
+                                Some(Algorithm::Layered(Layered { within: *within, among }))
                             }
-                            wanted => of(wanted, ranks).map(Way::Form),
+                            wanted => of(wanted, ranks).map(Algorithm::Form),
                         });
                     }
                 }

@@ -18,11 +18,11 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::instrument::{Instrument, Ran};
-use super::machine::{Machine, RunError, tell_late};
+use super::machine::{Machine, RunError, report_late};
 use super::network::{Compute, Network, Transfer};
 use super::program::{Act, Task};
 use super::random::mix;
-use super::source::Source;
+use super::source::StepSource;
 use crate::coll::record::Step;
 
 /// What a run came to.
@@ -158,14 +158,14 @@ struct Run<'a, 'b, N, C> {
 }
 
 impl<N: Network, C: Compute> Machine<N, C> {
-    /// Runs the steps of ranks from time 0 and tells the instruments of all that takes time, rank by rank and not in
+    /// Runs the steps of ranks from time 0 and reports to the instruments all that takes time, rank by rank and not in
     /// the order of time.
     ///
     /// # Errors
     /// [`RunError`].
     pub fn run_steps(
         &mut self,
-        source: &(impl Source + ?Sized),
+        source: &(impl StepSource + ?Sized),
         instruments: &mut [&mut dyn Instrument],
     ) -> Result<Outcome, RunError> {
         self.run_steps_late(source, &[], instruments)
@@ -178,13 +178,13 @@ impl<N: Network, C: Compute> Machine<N, C> {
     /// [`RunError`].
     pub fn run_steps_late(
         &mut self,
-        source: &(impl Source + ?Sized),
+        source: &(impl StepSource + ?Sized),
         late: &[f64],
         instruments: &mut [&mut dyn Instrument],
     ) -> Result<Outcome, RunError> {
         let mut ranks: Vec<Rank> = (0..source.ranks()).map(|_| Rank::default()).collect();
         ranks.iter_mut().zip(late).for_each(|(rank, &late)| rank.clock = late);
-        tell_late(&late[..late.len().min(ranks.len())], instruments);
+        report_late(&late[..late.len().min(ranks.len())], instruments);
         let mut run = Run {
             machine: self,
             instruments,
@@ -218,7 +218,7 @@ impl<N: Network, C: Compute> Machine<N, C> {
 
 impl<N: Network, C: Compute> Run<'_, '_, N, C> {
     /// Runs a rank until it is blocked or done.
-    fn advance(&mut self, me: u32, source: &(impl Source + ?Sized)) {
+    fn advance(&mut self, me: u32, source: &(impl StepSource + ?Sized)) {
         let mut wanted = std::mem::take(&mut self.ranks[me as usize].wanted);
         let mut later = std::mem::take(&mut self.ranks[me as usize].later);
         let Rank { mut clock, mut next, mut track, .. } = self.ranks[me as usize];
@@ -281,7 +281,7 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
     /// Takes a message that is there at `start`; when it is taken.
     fn arrive(&mut self, me: u32, from: u32, phase: u8, start: f64) -> f64 {
         let end = start + self.machine.network.receive(me);
-        self.tell(me, Act::Recv { from, tag: phase.into() }, start, end, end);
+        self.report(me, Act::Recv { from, tag: phase.into() }, start, end, end);
         end
     }
 
@@ -294,7 +294,7 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
         let Transfer { local, arrived } = self.machine.network.put(me, to, len, start);
         self.messages += 1;
         self.bytes += len as u64;
-        self.tell(me, Act::Send { to, bytes: len, tag: phase.into() }, start, local, arrived);
+        self.report(me, Act::Send { to, bytes: len, tag: phase.into() }, start, local, arrived);
         let message = Message { arrived, len };
         let waits = self.ranks[to as usize].wanted.last();
         let Some(&Wanted { len: wanted, .. }) =
@@ -328,11 +328,11 @@ impl<N: Network, C: Compute> Run<'_, '_, N, C> {
                 Act::Compute(bytes) => self.machine.compute.take(me, bytes),
                 _ => 0.0,
             };
-        self.tell(me, act, start, end, end);
+        self.report(me, act, start, end, end);
         end
     }
 
-    fn tell(&mut self, process: u32, act: Act, start: f64, local: f64, arrived: f64) {
+    fn report(&mut self, process: u32, act: Act, start: f64, local: f64, arrived: f64) {
         let task = Task { process, act, any: 0, concurrent: false };
         let ran = Ran { id: None, task, start, local, arrived };
         self.instruments.iter_mut().for_each(|instrument| instrument.ran(&ran));

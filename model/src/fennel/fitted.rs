@@ -9,7 +9,7 @@ use crate::fit::sizes::BySize;
 
 /// The pipelining model with alpha_p and alpha_r as functions of the size.
 ///
-/// A fit may not hold for long messages. Those that it does not hold for take no time, and [`Beyond`] tells of them:
+/// A fit may not hold for long messages. Those that it does not hold for take no time, and [`Beyond`] counts them:
 /// who runs such a network looks there before it believes the times.
 #[derive(Clone, Debug)]
 pub struct Fitted {
@@ -44,7 +44,7 @@ impl Fitted {
         &self.by_size
     }
 
-    /// What tells of messages that the fit does not hold for.
+    /// Counts messages that the fit does not hold for.
     pub fn beyond(&self) -> Beyond {
         self.beyond.clone()
     }

@@ -1,7 +1,7 @@
 //! Programs of known algorithms.
 
 use super::program::{Act, Program, TaskId};
-use super::source::Source;
+use super::source::StepSource;
 use crate::coll::plan::TRACKS;
 use crate::coll::record::Step;
 use crate::schedule::Schedule;
@@ -117,7 +117,7 @@ fn stages_with(
 }
 
 /// The steps of ranks as a graph: what [`run_steps`](super::machine::Machine::run_steps) runs without one.
-pub fn steps(source: &(impl Source + ?Sized)) -> Program {
+pub fn steps(source: &(impl StepSource + ?Sized)) -> Program {
     let mut program = Program::new(source.ranks());
     for rank in 0..source.ranks() {
         let start = program.add(rank, Act::Start, &[]);
@@ -133,7 +133,7 @@ pub fn steps(source: &(impl Source + ?Sized)) -> Program {
 pub(super) fn rank_steps(
     program: &mut Program,
     (process, start): (u32, TaskId),
-    source: &(impl Source + ?Sized),
+    source: &(impl StepSource + ?Sized),
     rank: u32,
     name: &mut dyn FnMut(u32, u8) -> (u32, u32),
 ) -> TaskId {

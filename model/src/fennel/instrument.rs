@@ -1,4 +1,4 @@
-//! Instruments: they are told of every task that a machine runs.
+//! Instruments: every task that a machine runs is reported to them.
 
 use super::program::{Act, Task, TaskId};
 
@@ -30,9 +30,9 @@ impl Ran {
     }
 }
 
-/// Is told of tasks.
+/// Takes reports of tasks.
 pub trait Instrument {
-    /// A task was run. Told in the order in which tasks begin to be looked at, which is that of their readiness.
+    /// A task was run. Reported in the order in which tasks begin to be looked at, which is that of their readiness.
     fn ran(&mut self, ran: &Ran);
 }
 

@@ -13,7 +13,7 @@
 //! {"at":9960,"till":9960,"done":0}
 //! {"end":10000}
 //! ```
-//! A communicator has a number in its file, and a generation, which with its members tells it from all others. `send` is
+//! A communicator has a number in its file, and a generation, which with its members distinguishes it from all others. `send` is
 //! a rank of the world, `recv` one of the communicator. `at` and `till` are nanoseconds: when the rank came for it, and
 //! when it went on. What lies between a `till` and the next `at` is computing. A receive stands where the program has
 //! learned of its end. A collective is a call; `later` says that it only started one, and `persistent` which of the
@@ -42,7 +42,7 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
-pub use error::JobError;
+pub use error::JobRecordError;
 pub use graph::Steps;
 
 /// What is written first, by which such files are known.
@@ -274,30 +274,30 @@ impl RankRecord {
     /// is left out.
     ///
     /// # Errors
-    /// [`JobError`].
-    pub fn parse(text: &str) -> Result<Self, JobError> {
+    /// [`JobRecordError`].
+    pub fn parse(text: &str) -> Result<Self, JobRecordError> {
         if text.trim().is_empty() {
-            return Err(JobError::Empty);
+            return Err(JobRecordError::Empty);
         }
         let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line));
         let head = lines.next().and_then(|(_, line)| serde_json::from_str::<Head>(line).ok());
-        let Head { format, version, rank, size } = head.ok_or(JobError::Foreign)?;
+        let Head { format, version, rank, size } = head.ok_or(JobRecordError::Foreign)?;
         if format != FORMAT {
-            return Err(JobError::Foreign);
+            return Err(JobRecordError::Foreign);
         }
         if !(1..=VERSION).contains(&version) {
-            return Err(JobError::Version { found: version });
+            return Err(JobRecordError::Version { found: version });
         }
         if size > RANKS || rank >= size {
             let why = format!("rank {rank} of {size}, where up to {RANKS} ranks are possible");
-            return Err(JobError::Line { line: 1, why });
+            return Err(JobRecordError::Line { line: 1, why });
         }
         let (comms, events, open) = (Vec::new(), Vec::new(), HashSet::new());
         let mut record = Self { version, rank, size, comms, events, open, end: 0, ended: false };
         let last = text.lines().count();
         let broken_off = !text.ends_with('\n');
         for (line, text) in lines.filter(|(_, text)| !text.trim().is_empty()) {
-            let wrong = |why: String| JobError::Line { line, why };
+            let wrong = |why: String| JobRecordError::Line { line, why };
             match serde_json::from_str(text) {
                 Ok(parsed) => record.take(parsed).map_err(wrong)?,
                 Err(_) if line == last && broken_off => {}
@@ -440,9 +440,9 @@ impl Job {
     /// The job of these records, in any order: one of each rank.
     ///
     /// # Errors
-    /// [`JobError::Ranks`].
-    pub fn new(mut ranks: Vec<RankRecord>) -> Result<Self, JobError> {
-        let wrong = |why: String| JobError::Ranks { why };
+    /// [`JobRecordError::Ranks`].
+    pub fn new(mut ranks: Vec<RankRecord>) -> Result<Self, JobRecordError> {
+        let wrong = |why: String| JobRecordError::Ranks { why };
         ranks.sort_by_key(|record| record.rank);
         let size = ranks.first().map_or(0, |first| first.size);
         if let Some(other) = ranks.iter().find(|record| record.size != size) {

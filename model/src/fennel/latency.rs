@@ -46,7 +46,7 @@ impl<N: Network, L: Latency> Network for Delayed<N, L> {
 /// How times are distributed, in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Distribution {
+pub enum LatencyDistribution {
     /// Always the same.
     Constant(f64),
     /// Anything between the two.
@@ -82,7 +82,7 @@ impl std::error::Error for NoDistribution {}
 
 /// `constant:70`, `uniform:100,400`, `exponential:200`, `normal:100,20` (mean and deviation) and
 /// `samples:90,110,400`, in nanoseconds.
-impl std::str::FromStr for Distribution {
+impl std::str::FromStr for LatencyDistribution {
     type Err = NoDistribution;
 
     fn from_str(text: &str) -> Result<Self, NoDistribution> {
@@ -102,7 +102,7 @@ impl std::str::FromStr for Distribution {
 }
 
 /// As [`FromStr`](std::str::FromStr) reads it.
-impl std::fmt::Display for Distribution {
+impl std::fmt::Display for LatencyDistribution {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Constant(value) => write!(out, "constant:{value}"),
@@ -120,7 +120,7 @@ impl std::fmt::Display for Distribution {
 /// How often a normal number is drawn again because it is below 0. Half of them are not, or more.
 const DRAWS: u32 = 64;
 
-impl Distribution {
+impl LatencyDistribution {
     /// The same, if it is one of times.
     ///
     /// # Errors
@@ -146,8 +146,8 @@ impl Distribution {
                 // Box and Muller 1958.
                 let mut normal = || {
                     let (one, two) = (streams.unit(process), streams.unit(process));
-                    let turn = std::f64::consts::TAU * two;
-                    mean + deviation * (-2.0 * one.ln()).sqrt() * turn.cos()
+                    let angle = std::f64::consts::TAU * two;
+                    mean + deviation * (-2.0 * one.ln()).sqrt() * angle.cos()
                 };
                 (0..DRAWS).map(|_| normal()).find(|time| *time >= 0.0).unwrap_or(*mean)
             }
@@ -162,13 +162,13 @@ impl Distribution {
 /// Latency that chance adds to that of the network.
 #[derive(Clone, Debug)]
 pub struct Random {
-    distribution: Distribution,
+    distribution: LatencyDistribution,
     streams: Streams,
 }
 
 impl Random {
     /// What is added is distributed like this. The same seed gives the same run.
-    pub const fn new(distribution: Distribution, seed: u64) -> Self {
+    pub const fn new(distribution: LatencyDistribution, seed: u64) -> Self {
         Self { distribution, streams: Streams::new(seed) }
     }
 }

@@ -131,8 +131,8 @@ impl PartialOrd for Event {
     }
 }
 
-/// Tells the instruments of processes that come late: they sleep first.
-pub(super) fn tell_late(late: &[f64], instruments: &mut [&mut dyn Instrument]) {
+/// Reports to the instruments processes that come late: they sleep first.
+pub(super) fn report_late(late: &[f64], instruments: &mut [&mut dyn Instrument]) {
     for (process, &time) in late.iter().enumerate().filter(|(_, time)| **time > 0.0) {
         let process = process as u32;
         let task = Task { process, act: Act::Sleep(time), any: 0, concurrent: false };
@@ -152,7 +152,7 @@ fn takes(send: &Task, recv: &Task) -> bool {
 }
 
 impl<N: Network, C: Compute> Machine<N, C> {
-    /// Runs a program from time 0 and tells the instruments of every task. When the last task ended.
+    /// Runs a program from time 0 and reports every task to the instruments. When the last task ended.
     ///
     /// # Errors
     /// [`RunError`].
@@ -184,7 +184,7 @@ impl<N: Network, C: Compute> Machine<N, C> {
         let mut ready = vec![0.0_f64; missing.len()];
         let mut free = late.to_vec();
         free.resize(program.processes() as usize, 0.0);
-        tell_late(&free, instruments);
+        report_late(&free, instruments);
         let mut begun = vec![false; missing.len()];
         let mut events = Events::default();
         for (index, &before) in before.iter().enumerate() {

@@ -6,7 +6,7 @@ use crate::coll::record::{Recorder, Step, Steps};
 use crate::stages::{Part, Stage};
 
 /// The steps of all ranks.
-pub trait Source {
+pub trait StepSource {
     /// How many ranks there are.
     fn ranks(&self) -> u32;
 
@@ -15,7 +15,7 @@ pub trait Source {
 }
 
 /// Steps that were written down, for each rank.
-impl Source for [Steps] {
+impl StepSource for [Steps] {
     fn ranks(&self) -> u32 {
         self.len() as u32
     }
@@ -48,7 +48,7 @@ impl<F: Fn(u32) -> Vec<Stage>> Published<F> {
     }
 }
 
-impl<F: Fn(u32) -> Vec<Stage>> Source for Published<F> {
+impl<F: Fn(u32) -> Vec<Stage>> StepSource for Published<F> {
     fn ranks(&self) -> u32 {
         self.ranks
     }
@@ -88,7 +88,7 @@ impl<F: Fn(u32) -> Vec<Stage>> Source for Published<F> {
 }
 
 /// Writes the steps of all ranks down. `None` where a span reaches beyond a terabyte.
-pub fn write_down(source: &(impl Source + ?Sized)) -> Option<Vec<Steps>> {
+pub fn write_down(source: &(impl StepSource + ?Sized)) -> Option<Vec<Steps>> {
     let ranks = 0..source.ranks();
     ranks
         .map(|rank| {
@@ -138,7 +138,7 @@ impl<F: Fn(&mut Walk<'_>, Place) -> Result<(), Stopped>> Stated<F> {
     }
 }
 
-impl<F: Fn(&mut Walk<'_>, Place) -> Result<(), Stopped>> Source for Stated<F> {
+impl<F: Fn(&mut Walk<'_>, Place) -> Result<(), Stopped>> StepSource for Stated<F> {
     fn ranks(&self) -> u32 {
         self.ranks
     }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use super::latency::Latency;
 
-/// How nodes are wired. Hops are links on the shortest way.
+/// How nodes are wired. Hops are links on the shortest route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Topology {
+pub enum NetworkTopology {
     /// Switches in levels: so many nodes on each of the lowest switches, so many of these below each of the next
     /// level, and so on. A message goes up to the first switch above both nodes, and down again. (Leiserson 1985.)
     FatTree(Vec<u32>),
@@ -62,7 +62,7 @@ impl fmt::Display for TopologyError {
 
 impl std::error::Error for TopologyError {}
 
-impl FromStr for Topology {
+impl FromStr for NetworkTopology {
     type Err = TopologyError;
 
     fn from_str(text: &str) -> Result<Self, TopologyError> {
@@ -86,7 +86,7 @@ impl FromStr for Topology {
     }
 }
 
-impl fmt::Display for Topology {
+impl fmt::Display for NetworkTopology {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list =
             |numbers: &[u32]| numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
@@ -100,7 +100,7 @@ impl fmt::Display for Topology {
     }
 }
 
-impl Topology {
+impl NetworkTopology {
     /// How many nodes it has.
     pub fn nodes(&self) -> u32 {
         match self {
@@ -149,11 +149,11 @@ fn between_routers(routers: u32, groups: u32, from: u32, to: u32) -> u32 {
     }
     // The links of a group to the others are dealt out to its routers, so many to each.
     let each = (groups - 1).div_ceil(routers);
-    let gate = |here: u32, there: u32| {
+    let gateway = |here: u32, there: u32| {
         let link = if there < here { there } else { there - 1 };
         here * routers + link / each
     };
-    u32::from(from != gate(home, away)) + 1 + u32::from(to != gate(away, home))
+    u32::from(from != gateway(home, away)) + 1 + u32::from(to != gateway(away, home))
 }
 
 /// Which rank is on which node.
@@ -186,7 +186,7 @@ impl Placement {
 #[derive(Clone, Debug)]
 pub struct Wired {
     /// `None` where all nodes are equally far from each other.
-    topology: Option<Topology>,
+    topology: Option<NetworkTopology>,
     placement: Placement,
     hop: f64,
     inside: f64,
@@ -200,7 +200,7 @@ impl Wired {
     /// [`TopologyError::TooSmall`].
     pub fn new(
         ranks: u32,
-        topology: Option<Topology>,
+        topology: Option<NetworkTopology>,
         placement: Placement,
         hop: f64,
         inside: f64,
@@ -210,7 +210,7 @@ impl Wired {
             Placement::Cyclic(nodes) => (*nodes).min(ranks).saturating_sub(1),
             Placement::Listed(nodes) => nodes.iter().copied().max().unwrap_or(0),
         };
-        match topology.as_ref().map(Topology::nodes) {
+        match topology.as_ref().map(NetworkTopology::nodes) {
             Some(nodes) if nodes <= highest => {
                 Err(TopologyError::TooSmall { wanted: highest.saturating_add(1), nodes })
             }
@@ -234,8 +234,8 @@ impl Latency for Wired {
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Topology {
-        let topology: Topology = text.parse().unwrap();
+    fn all(text: &str) -> NetworkTopology {
+        let topology: NetworkTopology = text.parse().unwrap();
         assert_eq!(topology.to_string(), text);
         let nodes = 0..topology.nodes();
         for (a, b) in nodes.clone().flat_map(|a| nodes.clone().map(move |b| (a, b))) {
@@ -311,7 +311,7 @@ mod tests {
         for wrong in
             ["", "ring", "torus:", "torus:0", "dragonfly:1,2", "fat-tree:x", "torus:65536,65536"]
         {
-            let error = wrong.parse::<Topology>().unwrap_err().to_string();
+            let error = wrong.parse::<NetworkTopology>().unwrap_err().to_string();
             assert!(error.contains("fat-tree:16,8,4"), "{error}");
         }
     }

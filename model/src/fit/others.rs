@@ -2,8 +2,8 @@
 //!
 //! | model | a multicast of b messages of n bytes takes |
 //! |---|---|
-//! | [`Hockney`] | `b (alpha + n beta)`: messages one after the other |
-//! | [`LogGp`] | `o + (b - 1) max(g, o) + b (n - 1) G + 2 L + o`: an acknowledgement comes back |
+//! | [`FittedHockney`] | `b (alpha + n beta)`: messages one after the other |
+//! | [`FittedLogGp`] | `o + (b - 1) max(g, o) + b (n - 1) G + 2 L + o`: an acknowledgement comes back |
 //! | [`LogfP`] | at one size, a line that gets steeper from the message f on |
 //!
 //! LogGP and LogfP describe hardware. What is fitted here is what a process sees of it, on its own clock.
@@ -46,14 +46,14 @@ fn physical(model: &'static str, parameter: &'static str, value: f64) -> Result<
 /// Latency and bandwidth: nothing overlaps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "the parameters of the published model")]
-pub struct Hockney {
+pub struct FittedHockney {
     /// The time of an empty message, alpha.
     pub latency: f64,
     /// The time of a byte, beta.
     pub per_byte: f64,
 }
 
-impl Hockney {
+impl FittedHockney {
     /// The model of multicasts that meets their times best, relative errors counting.
     ///
     /// # Errors
@@ -102,7 +102,7 @@ const LOGGP: &str = "LogGP";
 /// Latency, overhead, gap, and a gap for each byte.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "the parameters of the published model")]
-pub struct LogGp {
+pub struct FittedLogGp {
     /// The time on the wire, L.
     pub latency: f64,
     /// The time that a processor is busy with a message, at each end, o.
@@ -113,7 +113,7 @@ pub struct LogGp {
     pub per_byte: f64,
 }
 
-impl LogGp {
+impl FittedLogGp {
     /// The model of multicasts. The gaps are what one more message adds and how that grows with the size. The overhead
     /// is what one more message adds to the time of handing over, at the least size; where that was not measured
     /// it is the gap. The latency follows from the pipelining latency at the least size, whose message goes there and

@@ -3,7 +3,7 @@
 //! Between measured sizes both are interpolated, on straight pieces from one size to the next. A single line through
 //! all sizes is fitted beside it, for its slope and for how well it explains the measurement. Choices do not go by it:
 //! least squares over sizes serve the long messages (on the published network the line explains 0.9999 of alpha_r's
-//! variance and is 8 % off at 8 bytes), and where a transport changes its way of sending there is a step.
+//! variance and is 8 % off at 8 bytes), and where a transport changes its protocol there is a step.
 
 use super::SizeFit;
 use super::line::{Line, line};

@@ -7,7 +7,7 @@
 //!    "rejected": [{"size": 131072, "alpha_p_ns": -48.5, "alpha_r_ns": 1077.1}],
 //!    "operations": {"copy": 0.02, "reduce": 0.03}}]}
 //! ```
-//! A *site* is a line that tells machines apart, in whatever words; nothing here looks at it. A file is read as a whole
+//! A *site* is a line that distinguishes machines, in any words; nothing here looks at it. A file is read as a whole
 //! or refused with the reason. Where and when it is read is not this module's business: it takes and gives text.
 
 use std::collections::BTreeMap;
@@ -105,7 +105,7 @@ pub struct Entry {
 
 /// Everything that is kept.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
+pub struct FitTable {
     entries: Vec<Entry>,
 }
 
@@ -164,7 +164,7 @@ impl std::fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-impl Table {
+impl FitTable {
     /// Reads a table.
     ///
     /// # Errors
@@ -194,7 +194,7 @@ impl Table {
         Ok(table)
     }
 
-    /// The table as text, which [`Table::parse`] reads.
+    /// The table as text, which [`FitTable::parse`] reads.
     ///
     /// # Errors
     /// As for an entry that is read: nothing is written that would be refused.

@@ -7,7 +7,7 @@
 
 use super::mpich::{self, BCAST_PIECE, BCAST_WIDTH, Composition, REDUCE_PIECE};
 use super::open_mpi::{self, SEGMENT};
-use super::{Call, allreduce, barrier, bcast, forms, reduce, tree};
+use super::{FixedCall, allreduce, barrier, bcast, forms, reduce, tree};
 use crate::coll::nodes::Among;
 use crate::coll::plan::{Place, Plan, Span, Vectors};
 
@@ -28,7 +28,7 @@ pub enum Composed {
 }
 
 /// The buffers of a call on rank 0 and on the others.
-const fn vectors(call: Call) -> Vectors {
+const fn vectors(call: FixedCall) -> Vectors {
     let (input, output) = (Span::input(call.bytes), Span::output(call.bytes));
     Vectors { input, output, width: call.width, scratch: 0 }
 }
@@ -41,7 +41,7 @@ pub fn mpich<P: Plan>(
     plan: &mut P,
     place: Place,
     on: OnNodes,
-    (what, call): (Composed, Call),
+    (what, call): (Composed, FixedCall),
 ) -> Result<(), P::Error> {
     let me = Member { place, on, call };
     match what {
@@ -57,7 +57,7 @@ pub fn han<P: Plan>(
     plan: &mut P,
     place: Place,
     on: OnNodes,
-    (what, call): (Composed, Call),
+    (what, call): (Composed, FixedCall),
 ) -> Result<(), P::Error> {
     let me = Member { place, on, call };
     match what {
@@ -87,7 +87,7 @@ impl OnNodes {
 struct Member {
     place: Place,
     on: OnNodes,
-    call: Call,
+    call: FixedCall,
 }
 
 impl Member {
@@ -107,12 +107,12 @@ impl Member {
     }
 
     /// The same call among the ranks of a node.
-    const fn call_inside(self) -> Call {
+    const fn call_inside(self) -> FixedCall {
         self.call.on(self.on.each)
     }
 
     /// The same call among nodes.
-    const fn call_across(self) -> Call {
+    const fn call_across(self) -> FixedCall {
         self.call.on(self.nodes())
     }
 

@@ -3,7 +3,7 @@
 //! On nodes with several ranks, barriers, broadcasts and reductions are composed of an algorithm inside of nodes and one
 //! across their first ranks; all else is chosen as if each rank had a node of its own. Operations are predefined ones.
 
-use super::Call;
+use super::FixedCall;
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Scatter,
 };
@@ -14,12 +14,12 @@ const K: usize = 1 << 10;
 const THROTTLE: u32 = 32;
 
 /// For vectors, on ranks that have nodes of their own or are the first of them.
-pub fn allreduce(call: Call) -> Allreduce {
+pub fn allreduce(call: FixedCall) -> Allreduce {
     if call.bytes > 8 && call.cuttable() { Allreduce::Halving } else { Allreduce::Doubling }
 }
 
 /// For one span.
-pub fn bcast(call: Call) -> Bcast {
+pub fn bcast(call: FixedCall) -> Bcast {
     match call.bytes {
         _ if call.ranks < 8 => Bcast::Binomial,
         ..=12_288 => Bcast::Binomial,
@@ -29,7 +29,7 @@ pub fn bcast(call: Call) -> Bcast {
 }
 
 /// For vectors.
-pub fn reduce(call: Call) -> Reduce {
+pub fn reduce(call: FixedCall) -> Reduce {
     if call.bytes > 2 * K && call.cuttable() && call.commutative {
         Reduce::Halving
     } else if call.commutative {
@@ -40,7 +40,7 @@ pub fn reduce(call: Call) -> Reduce {
 }
 
 /// For blocks.
-pub fn allgather(call: Call) -> Allgather {
+pub fn allgather(call: FixedCall) -> Allgather {
     let doubles = call.ranks.is_power_of_two();
     match call.total() {
         ..524_288 if doubles => Allgather::Doubling,
@@ -50,7 +50,7 @@ pub fn allgather(call: Call) -> Allgather {
 }
 
 /// For blocks, not in place.
-pub fn alltoall(call: Call) -> Alltoall {
+pub fn alltoall(call: FixedCall) -> Alltoall {
     match call.bytes {
         ..=256 if call.ranks > 8 => Alltoall::Bruck,
         ..=32_768 => Alltoall::Staged(THROTTLE),
@@ -59,7 +59,7 @@ pub fn alltoall(call: Call) -> Alltoall {
 }
 
 /// For vectors that are cut, into blocks of one length if `even`.
-pub fn reduce_scatter(call: Call, even: bool) -> ReduceScatter {
+pub fn reduce_scatter(call: FixedCall, even: bool) -> ReduceScatter {
     match call.bytes {
         ..524_288 if call.commutative => ReduceScatter::Halving,
         _ if call.commutative => ReduceScatter::Pairwise,
@@ -98,12 +98,12 @@ pub enum Composition {
 }
 
 /// Whether some rank shares a node with another one.
-const fn shared(call: Call, nodes: u32) -> bool {
+const fn shared(call: FixedCall, nodes: u32) -> bool {
     nodes != call.ranks
 }
 
 /// For allreduces of ranks on so many nodes.
-pub const fn composed_allreduce(call: Call, nodes: u32) -> Composition {
+pub const fn composed_allreduce(call: FixedCall, nodes: u32) -> Composition {
     match nodes {
         1 => Composition::Inside,
         _ if shared(call, nodes) && call.commutative => Composition::Levels,
@@ -112,7 +112,7 @@ pub const fn composed_allreduce(call: Call, nodes: u32) -> Composition {
 }
 
 /// For broadcasts.
-pub const fn composed_bcast(call: Call, nodes: u32) -> Composition {
+pub const fn composed_bcast(call: FixedCall, nodes: u32) -> Composition {
     if !shared(call, nodes) {
         return Composition::Flat;
     }
@@ -125,7 +125,7 @@ pub const fn composed_bcast(call: Call, nodes: u32) -> Composition {
 }
 
 /// For reductions.
-pub const fn composed_reduce(call: Call, nodes: u32) -> Composition {
+pub const fn composed_reduce(call: FixedCall, nodes: u32) -> Composition {
     if !shared(call, nodes) || !call.commutative {
         Composition::Flat
     } else if call.bytes <= 2 * K {
@@ -136,7 +136,7 @@ pub const fn composed_reduce(call: Call, nodes: u32) -> Composition {
 }
 
 /// For barriers.
-pub const fn composed_barrier(call: Call, nodes: u32) -> Composition {
+pub const fn composed_barrier(call: FixedCall, nodes: u32) -> Composition {
     if shared(call, nodes) { Composition::Levels } else { Composition::Flat }
 }
 

@@ -5,14 +5,14 @@
 
 mod tables;
 
-use super::Call;
+use super::FixedCall;
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Scatter, Tree,
 };
 use tables::find;
 
 /// For vectors.
-pub fn allreduce(call: Call) -> Allreduce {
+pub fn allreduce(call: FixedCall) -> Allreduce {
     let table = if call.commutative { tables::ALLREDUCE } else { tables::ALLREDUCE_IN_ORDER };
     match find(table, call.ranks, call.bytes) {
         2 => Allreduce::ReduceBcast(reduce(call), bcast(call)),
@@ -24,7 +24,7 @@ pub fn allreduce(call: Call) -> Allreduce {
 }
 
 /// For one span.
-pub fn bcast(call: Call) -> Bcast {
+pub fn bcast(call: FixedCall) -> Bcast {
     match find(tables::BCAST, call.ranks, call.bytes) {
         2 | 3 => Bcast::Tree(Tree::Chain),
         4 => Bcast::SplitBinary,
@@ -37,7 +37,7 @@ pub fn bcast(call: Call) -> Bcast {
 }
 
 /// For vectors.
-pub fn reduce(call: Call) -> Reduce {
+pub fn reduce(call: FixedCall) -> Reduce {
     let table = if call.commutative { tables::REDUCE } else { tables::REDUCE_IN_ORDER };
     match find(table, call.ranks, call.bytes) {
         2 | 3 => Reduce::Tree(Tree::Chain),
@@ -50,7 +50,7 @@ pub fn reduce(call: Call) -> Reduce {
 }
 
 /// For blocks.
-pub fn allgather(call: Call) -> Allgather {
+pub fn allgather(call: FixedCall) -> Allgather {
     match find(tables::ALLGATHER, call.ranks, call.bytes) {
         3 if call.ranks.is_power_of_two() => Allgather::Doubling,
         2 | 3 => Allgather::Bruck,
@@ -61,7 +61,7 @@ pub fn allgather(call: Call) -> Allgather {
 }
 
 /// For blocks, not in place.
-pub fn alltoall(call: Call) -> Alltoall {
+pub fn alltoall(call: FixedCall) -> Alltoall {
     match find(tables::ALLTOALL, call.ranks, call.bytes) {
         1 | 4 => Alltoall::Staged(call.ranks),
         3 => Alltoall::Bruck,
@@ -71,7 +71,7 @@ pub fn alltoall(call: Call) -> Alltoall {
 }
 
 /// For vectors that are cut into blocks of any lengths.
-pub fn reduce_scatter(call: Call) -> ReduceScatter {
+pub fn reduce_scatter(call: FixedCall) -> ReduceScatter {
     match find(tables::REDUCE_SCATTER, call.ranks, call.bytes) {
         _ if !call.commutative => ReduceScatter::ViaRoot(reduce(call)),
         2 => ReduceScatter::Halving,
@@ -82,7 +82,7 @@ pub fn reduce_scatter(call: Call) -> ReduceScatter {
 }
 
 /// For vectors that are cut into blocks of one length. As everywhere, a call's bytes are those of the vector.
-pub fn reduce_scatter_block(call: Call) -> ReduceScatter {
+pub fn reduce_scatter_block(call: FixedCall) -> ReduceScatter {
     let block = call.bytes / call.ranks as usize;
     match find(tables::REDUCE_SCATTER_BLOCK, call.ranks, block) {
         _ if !call.commutative => ReduceScatter::ViaRoot(reduce(call)),
@@ -104,7 +104,7 @@ pub fn barrier(ranks: u32) -> Barrier {
 }
 
 /// For blocks.
-pub fn gather(call: Call) -> Gather {
+pub fn gather(call: FixedCall) -> Gather {
     match find(tables::GATHER, call.ranks, call.bytes) {
         2 => Gather::Binomial,
         3 => Gather::Asked,
@@ -113,7 +113,7 @@ pub fn gather(call: Call) -> Gather {
 }
 
 /// For blocks.
-pub fn scatter(call: Call) -> Scatter {
+pub fn scatter(call: FixedCall) -> Scatter {
     match find(tables::SCATTER, call.ranks, call.bytes) {
         2 => Scatter::Binomial,
         _ => Scatter::Linear,
@@ -124,7 +124,7 @@ pub fn scatter(call: Call) -> Scatter {
 pub const SEGMENT: usize = 64 << 10;
 
 /// Whether HAN answers: ranks are on several nodes, as many on each, and not one on each.
-pub const fn han(call: Call, nodes: u32) -> bool {
+pub const fn han(call: FixedCall, nodes: u32) -> bool {
     nodes > 1 && nodes < call.ranks && call.ranks.is_multiple_of(nodes)
 }
 
@@ -134,7 +134,7 @@ pub const fn han_bcast(nodes: u32) -> Bcast {
 }
 
 /// How it reduces one. `call` is that of a segment on the nodes.
-pub const fn han_reduce(call: Call) -> Reduce {
+pub const fn han_reduce(call: FixedCall) -> Reduce {
     if call.commutative && call.ranks > 2 && call.cuttable() {
         Reduce::SharedHalving
     } else if call.ranks > 4 || call.bytes < SEGMENT {

@@ -6,7 +6,7 @@
 use super::composed::{self, Composed, OnNodes};
 use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
 use super::mpich::{self, Composition};
-use super::{Call, allgather, allreduce, barrier, bcast, reduce, reduce_scatter};
+use super::{FixedCall, allgather, allreduce, barrier, bcast, reduce, reduce_scatter};
 use crate::coll::blocks::Even;
 use crate::coll::forms;
 use crate::coll::layers::{self, AmongNodes, Layered};
@@ -136,7 +136,7 @@ impl Simulator {
     }
 
     /// A broadcast.
-    pub fn bcast(&self, call: Call, how: Bcast) -> Ran {
+    pub fn bcast(&self, call: FixedCall, how: Bcast) -> Ran {
         if how == Bcast::ScatterRing && each_to_each(call.ranks) {
             let how = forms::Bcast::ScatterAllgather;
             return self.computed(call.ranks, price::bcast(call.ranks, how, call.bytes));
@@ -146,12 +146,12 @@ impl Simulator {
     }
 
     /// A reduction.
-    pub fn reduce(&self, call: Call, how: Reduce) -> Ran {
+    pub fn reduce(&self, call: FixedCall, how: Reduce) -> Ran {
         self.time(call.ranks, |plan, place| reduce::run(plan, place, how, 0, vectors(call)))
     }
 
     /// An allreduce.
-    pub fn allreduce(&self, call: Call, how: Allreduce) -> Ran {
+    pub fn allreduce(&self, call: FixedCall, how: Allreduce) -> Ran {
         if how == Allreduce::Ring && each_to_each(call.ranks) {
             return self.computed(call.ranks, ring(call));
         }
@@ -159,7 +159,7 @@ impl Simulator {
     }
 
     /// An allgather.
-    pub fn allgather(&self, call: Call, how: Allgather) -> Ran {
+    pub fn allgather(&self, call: FixedCall, how: Allgather) -> Ran {
         let ours = match how {
             Allgather::Doubling => forms::Allgather::Doubling,
             Allgather::Bruck => forms::Allgather::Bruck,
@@ -178,7 +178,7 @@ impl Simulator {
     }
 
     /// An all-to-all.
-    pub fn alltoall(&self, call: Call, how: Alltoall) -> Ran {
+    pub fn alltoall(&self, call: FixedCall, how: Alltoall) -> Ran {
         let ours = match how {
             Alltoall::Bruck => forms::Alltoall::Bruck,
             Alltoall::Staged(partners) => forms::Alltoall::Staged(partners),
@@ -187,7 +187,7 @@ impl Simulator {
     }
 
     /// A reduction of which each rank gets as much. What does not divide is left away.
-    pub fn reduce_scatter(&self, call: Call, how: ReduceScatter) -> Ran {
+    pub fn reduce_scatter(&self, call: FixedCall, how: ReduceScatter) -> Ran {
         let long = each_to_each(call.ranks);
         match how {
             ReduceScatter::Pairwise if long => {
@@ -205,7 +205,7 @@ impl Simulator {
     }
 
     /// What MPICH composes on these nodes, or chooses for all ranks.
-    pub fn mpich(&self, what: Composed, call: Call) -> Ran {
+    pub fn mpich(&self, what: Composed, call: FixedCall) -> Ran {
         let on = self.on_nodes();
         let nodes = on.nodes(call.ranks);
         if what == Composed::Bcast && mpich::composed_bcast(call, nodes) == Composition::Flat {
@@ -215,7 +215,7 @@ impl Simulator {
     }
 
     /// What HAN composes on these nodes, of which there are several with several ranks.
-    pub fn han(&self, what: Composed, call: Call) -> Ran {
+    pub fn han(&self, what: Composed, call: FixedCall) -> Ran {
         let on = self.on_nodes();
         self.time(call.ranks, |plan, place| composed::han(plan, place, on, (what, call)))
     }
@@ -236,13 +236,13 @@ impl Simulator {
     }
 
     /// A broadcast of this project's in layers.
-    pub fn our_layered_bcast(&self, call: Call, how: Layered<forms::Bcast>) -> Ran {
+    pub fn our_layered_bcast(&self, call: FixedCall, how: Layered<forms::Bcast>) -> Ran {
         let (nodes, data) = (self.nodes(call.ranks), Span::output(call.bytes));
         self.time(call.ranks, |plan, place| layers::bcast(plan, place, &nodes, how, 0, data))
     }
 
     /// A reduction of this project's in layers.
-    pub fn our_layered_reduce(&self, call: Call, how: Layered<forms::Reduce>) -> Ran {
+    pub fn our_layered_reduce(&self, call: FixedCall, how: Layered<forms::Reduce>) -> Ran {
         let nodes = self.nodes(call.ranks);
         self.time(call.ranks, |plan, place| {
             layers::reduce(plan, place, &nodes, how, 0, vectors(call))
@@ -250,7 +250,7 @@ impl Simulator {
     }
 
     /// An allreduce of this project's in layers.
-    pub fn our_layered_allreduce(&self, call: Call, how: &Layered<AllreduceForm>) -> Ran {
+    pub fn our_layered_allreduce(&self, call: FixedCall, how: &Layered<AllreduceForm>) -> Ran {
         let nodes = self.nodes(call.ranks);
         self.time(call.ranks, |plan, place| {
             let stages;
@@ -272,7 +272,7 @@ impl Simulator {
     }
 
     /// A broadcast of this project's.
-    pub fn our_bcast(&self, call: Call, how: forms::Bcast) -> Ran {
+    pub fn our_bcast(&self, call: FixedCall, how: forms::Bcast) -> Ran {
         if how == forms::Bcast::ScatterAllgather && each_to_each(call.ranks) {
             return self.computed(call.ranks, price::bcast(call.ranks, how, call.bytes));
         }
@@ -287,7 +287,7 @@ impl Simulator {
     }
 
     /// A reduction of this project's.
-    pub fn our_reduce(&self, call: Call, how: forms::Reduce) -> Ran {
+    pub fn our_reduce(&self, call: FixedCall, how: forms::Reduce) -> Ran {
         if let forms::Reduce::TwoTrees(_) = how {
             let load = price::reduce(call.ranks, how, (call.bytes, call.width));
             return self.in_pieces(call.ranks, load, |plan, place| {
@@ -298,7 +298,7 @@ impl Simulator {
     }
 
     /// An allreduce of this project's.
-    pub fn our_allreduce(&self, call: Call, how: &AllreduceForm) -> Ran {
+    pub fn our_allreduce(&self, call: FixedCall, how: &AllreduceForm) -> Ran {
         self.time(call.ranks, |plan, place| match how {
             AllreduceForm::Form(how) => coll::allreduce::run(plan, place, *how, vectors(call)),
             AllreduceForm::Multiplying(schedule) => {
@@ -308,25 +308,25 @@ impl Simulator {
     }
 
     /// A gather of this project's.
-    pub fn our_gather(&self, call: Call, how: forms::Tree) -> Ran {
+    pub fn our_gather(&self, call: FixedCall, how: forms::Tree) -> Ran {
         let (own, output) = (Span::input(call.bytes), even(Space::Output, call.bytes));
         self.time(call.ranks, |plan, place| coll::gather::even(plan, place, how, 0, own, output))
     }
 
     /// A scatter of this project's.
-    pub fn our_scatter(&self, call: Call, how: forms::Tree) -> Ran {
+    pub fn our_scatter(&self, call: FixedCall, how: forms::Tree) -> Ran {
         let (input, own) = (even(Space::Input, call.bytes), Span::output(call.bytes));
         self.time(call.ranks, |plan, place| coll::scatter::even(plan, place, how, 0, input, own))
     }
 
     /// A prefix reduction of this project's, with the own vector.
-    pub fn our_scan(&self, call: Call, how: forms::Scan) -> Ran {
+    pub fn our_scan(&self, call: FixedCall, how: forms::Scan) -> Ran {
         let (input, output) = (Span::input(call.bytes), Span::output(call.bytes));
         self.time(call.ranks, |plan, place| coll::scan::run(plan, place, how, false, input, output))
     }
 
     /// An allgather of this project's.
-    pub fn our_allgather(&self, call: Call, how: forms::Allgather) -> Ran {
+    pub fn our_allgather(&self, call: FixedCall, how: forms::Allgather) -> Ran {
         if how != forms::Allgather::Doubling && each_to_each(call.ranks) {
             return self.computed(call.ranks, price::allgather(call.ranks, how, call.bytes));
         }
@@ -336,7 +336,7 @@ impl Simulator {
     }
 
     /// An all-to-all of this project's.
-    pub fn our_alltoall(&self, call: Call, how: forms::Alltoall) -> Ran {
+    pub fn our_alltoall(&self, call: FixedCall, how: forms::Alltoall) -> Ran {
         if each_to_each(call.ranks) {
             return self.computed(call.ranks, price::alltoall(call.ranks, how, call.bytes));
         }
@@ -346,7 +346,7 @@ impl Simulator {
     }
 
     /// A reduction of this project's of which each rank gets as much.
-    pub fn our_reduce_scatter(&self, call: Call, how: forms::ReduceScatter) -> Ran {
+    pub fn our_reduce_scatter(&self, call: FixedCall, how: forms::ReduceScatter) -> Ran {
         use forms::ReduceScatter::{Direct, Pairwise};
         if matches!(how, Direct | Pairwise) && each_to_each(call.ranks) {
             return self.computed(call.ranks, price::reduce_scatter(call.ranks, how, call.bytes));
@@ -367,12 +367,12 @@ fn each_to_each(ranks: u32) -> bool {
     u64::from(ranks) * u64::from(ranks) > MESSAGES_MAX
 }
 
-const fn vectors(call: Call) -> Vectors {
+const fn vectors(call: FixedCall) -> Vectors {
     let (input, output) = (Span::input(call.bytes), Span::output(call.bytes));
     Vectors { input, output, width: call.width, scratch: 0 }
 }
 
-const fn scattered(call: Call) -> (Even, Span) {
+const fn scattered(call: FixedCall) -> (Even, Span) {
     let len = call.bytes / call.ranks as usize;
     (Even { space: Space::Input, len }, Span::output(len))
 }
@@ -382,19 +382,19 @@ fn rounds(count: f64, bytes: f64) -> Load {
     Load { hops: count, sends: count, receives: count, bytes, ..Load::default() }
 }
 
-fn ring(call: Call) -> Load {
+fn ring(call: FixedCall) -> Load {
     let (others, len) = (f64::from(call.ranks - 1), call.bytes as f64);
     let around = len * others / f64::from(call.ranks);
     Load { reduced: around, copied: len, ..rounds(2.0 * others, 2.0 * around) }
 }
 
-fn scattering_ring(call: Call) -> Load {
+fn scattering_ring(call: FixedCall) -> Load {
     let (others, len) = (f64::from(call.ranks - 1), call.bytes as f64);
     let (around, block) = (len * others / f64::from(call.ranks), len / f64::from(call.ranks));
     Load { reduced: around, copied: len + block, ..rounds(others, around) }
 }
 
-fn neighbours(call: Call) -> Load {
+fn neighbours(call: FixedCall) -> Load {
     let len = call.bytes as f64;
     let bytes = f64::from(call.ranks - 1) * len;
     Load { copied: len, ..rounds(f64::from(call.ranks / 2), bytes) }
@@ -423,12 +423,12 @@ mod tests {
     };
 
     /// A closed form is what the simulator says, within 2 %.
-    fn agree(what: &str, call: Call, load: Load, simulated: Ran) {
+    fn agree(what: &str, call: FixedCall, load: Load, simulated: Ran) {
         near(what, call, (load, 0.02), simulated);
     }
 
     /// The same within a part of it.
-    fn near(what: &str, call: Call, (load, within): (Load, f64), simulated: Ran) {
+    fn near(what: &str, call: FixedCall, (load, within): (Load, f64), simulated: Ran) {
         let simulator = Simulator::new(COSTS);
         let computed = simulator.computed(call.ranks, load).unwrap().nanoseconds;
         let Time { nanoseconds, simulated } = simulated.unwrap();
@@ -444,7 +444,7 @@ mod tests {
         let simulator = Simulator::new(COSTS);
         for ranks in [2, 4, 8, 16, 64, 256] {
             for bytes in [8, 1024, 64 << 10] {
-                let block = Call::doubles(ranks, bytes);
+                let block = FixedCall::doubles(ranks, bytes);
                 let call = block.of(bytes * ranks as usize);
                 let run = simulator.allreduce(call, Allreduce::Ring);
                 agree("ring", call, ring(call), run);
@@ -460,7 +460,7 @@ mod tests {
     fn two_trees_take_what_they_are_computed_to() {
         let simulator = Simulator::new(COSTS);
         for ranks in [4, 33, 64, 1000] {
-            let call = Call::doubles(ranks, 1 << 20);
+            let call = FixedCall::doubles(ranks, 1 << 20);
             for kilobytes in [4, 16, 64] {
                 let how = forms::Bcast::TwoTrees(kilobytes);
                 let load = price::bcast(ranks, how, call.bytes);
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn rings_of_many_ranks_are_computed() {
         let simulator = Simulator::new(COSTS);
-        let call = Call::doubles(1 << 20, 8 << 20);
+        let call = FixedCall::doubles(1 << 20, 8 << 20);
         let ring = simulator.allreduce(call, Allreduce::Ring).unwrap();
         assert!(!ring.simulated && ring.nanoseconds > 2.0 * 680.0 * f64::from((1 << 20) - 1));
         assert!(simulator.barrier(1 << 12, Barrier::Tree).unwrap().simulated);
@@ -486,7 +486,7 @@ mod tests {
     fn nodes_make_near_messages_cheaper() {
         let flat = Simulator::new(Costs { receive: 0.0, ..COSTS });
         let nodes = flat.with_nodes(16, Costs::SHARED_MEMORY);
-        let call = Call::doubles(256, 8);
+        let call = FixedCall::doubles(256, 8);
         let time = |simulator: Simulator| {
             simulator.allreduce(call, Allreduce::Doubling).unwrap().nanoseconds
         };

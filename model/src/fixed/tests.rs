@@ -8,7 +8,7 @@ use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Tree,
 };
 use super::mpich::{self, Composition};
-use super::{Call, open_mpi, prove};
+use super::{FixedCall, open_mpi, prove};
 use crate::coll::plan::Place;
 use crate::coll::prove::{any_allreduce, any_barrier, any_bcast, any_reduce};
 use crate::coll::record::Recorder;
@@ -17,8 +17,8 @@ use crate::coll::verify::record;
 const K: usize = 1 << 10;
 const M: usize = 1 << 20;
 
-fn doubles(ranks: u32, bytes: usize) -> Call {
-    Call::doubles(ranks, bytes)
+fn doubles(ranks: u32, bytes: usize) -> FixedCall {
+    FixedCall::doubles(ranks, bytes)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn mpich_chooses_what_it_is_known_to() {
     assert_eq!(scattered(4 * K), ReduceScatter::Halving);
     assert_eq!(scattered(16 * K), ReduceScatter::Pairwise);
     // Reductions in the order of ranks.
-    let ordered = Call { commutative: false, ..doubles(64, M) };
+    let ordered = FixedCall { commutative: false, ..doubles(64, M) };
     assert_eq!(mpich::composed_allreduce(ordered, 4), Composition::Flat);
     assert_eq!(mpich::reduce(ordered), Reduce::OrderedBinomial);
     assert_eq!(mpich::reduce_scatter(ordered, true), ReduceScatter::Ordered);

@@ -28,7 +28,7 @@ typedef struct MPI_Status {
     int MPI_internal[5];
 } MPI_Status;
 
-/* Handles: addresses of types that nobody defines, so that the compiler tells them apart. */
+/* Handles: addresses of types that nobody defines, so that the compiler distinguishes them. */
 typedef struct MPI_ABI_Comm *MPI_Comm;
 typedef struct MPI_ABI_Datatype *MPI_Datatype;
 typedef struct MPI_ABI_Errhandler *MPI_Errhandler;

@@ -1,7 +1,7 @@
-//! Chapter: inquiries about the ABI, and what a Fortran part of a program tells the library.
+//! Chapter: inquiries about the ABI, and what a Fortran part of a program sets.
 //!
-//! They may come before the start of MPI, from any thread, so what is told is behind a lock. Each thing
-//! is told once.
+//! They may come before the start of MPI, from any thread, so what is set is behind a lock. Each thing
+//! is set once.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::{Aint, Count, Info, Offset};
-use crate::info::{self, Pairs};
+use crate::library::infos::{self, Pairs};
 
 /// What Fortran's types are like.
 #[derive(Debug)]
@@ -53,22 +53,22 @@ mpi! {
         for (key, size) in sizes {
             pairs.set(key.as_bytes(), size.to_string().as_bytes());
         }
-        info::give(pairs, info)
+        infos::give(pairs, info)
     }
 
     any fn MPI_Abi_get_fortran_info(info: Out<Info>) {
-        let told = fortran().info.clone();
-        match told {
-            Some(pairs) => info::give(pairs, info),
+        let reported = fortran().info.clone();
+        match reported {
+            Some(pairs) => infos::give(pairs, info),
             None => info.set(MPI_INFO_NULL),
         }
     }
 
     any fn MPI_Abi_set_fortran_info(info: Info) {
-        let pairs = info::pairs(info)?;
+        let pairs = infos::pairs(info)?;
         let mut fortran = fortran();
         if fortran.info.is_some() {
-            return Err(fault(MPI_ERR_ABI, "what Fortran's types are like was told before"));
+            return Err(fault(MPI_ERR_ABI, "what Fortran's types are like was set before"));
         }
         fortran.info = Some(pairs);
         Ok(())
@@ -76,9 +76,9 @@ mpi! {
 
     any fn MPI_Abi_get_fortran_booleans(logical_size: c_int, logical_true: *mut c_void,
                                         logical_false: *mut c_void, is_set: Out<c_int>) {
-        let told = fortran().booleans;
+        let reported = fortran().booleans;
         let size = checked_size(logical_size)?;
-        if let Some(booleans) = told.filter(|booleans| booleans.size == size) {
+        if let Some(booleans) = reported.filter(|booleans| booleans.size == size) {
             store(&booleans.yes[..size], logical_true)?;
             store(&booleans.no[..size], logical_false)?;
             return is_set.set(1);
@@ -93,7 +93,7 @@ mpi! {
             Booleans { size, yes: load(size, logical_true)?, no: load(size, logical_false)? };
         let mut fortran = fortran();
         if fortran.booleans.is_some() {
-            return Err(fault(MPI_ERR_ABI, "the values of LOGICAL were told before"));
+            return Err(fault(MPI_ERR_ABI, "the values of LOGICAL were set before"));
         }
         fortran.booleans = Some(booleans);
         Ok(())
@@ -121,7 +121,7 @@ fn store(value: &[u8], to: *mut c_void) -> Result<(), Fault> {
     if to.is_null() {
         return Err(fault(MPI_ERR_ARG, "there is no address for a LOGICAL"));
     }
-    // SAFETY: the program has room for a value of that size there.
+    // SAFETY: the program has space for a value of that size there.
     unsafe { to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), value.len()) };
     Ok(())
 }

@@ -3,12 +3,13 @@
 //! A value of these types comes from a C program only, through the entries of [`entry`](crate::entry):
 //! nothing in the library makes one of a number. What the standard asks of the program is the proof
 //! behind the accesses: the address is null, or of memory of this type that is the program's for the
-//! call. It may be misaligned and hold anything; null is told as an error.
+//! call. It may be misaligned and hold anything; null is reported as an error.
 
 use std::ffi::{CStr, c_char};
 
-use crate::fault::{Fault, fault};
+use crate::fault::{Fault, Object, fault};
 use crate::generated::constants::MPI_ERR_ARG;
+use crate::handle::{Comm, File, Session, Win};
 
 /// Where a result goes.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +30,7 @@ impl<T: Copy> Out<T> {
         self.0
     }
 
-    /// Stores a result that the program must have room for.
+    /// Stores a result that the program must have space for.
     #[inline]
     pub(crate) fn set(self, value: T) -> Result<(), Fault> {
         if self.0.is_null() {
@@ -133,7 +134,7 @@ impl Text {
     }
 }
 
-/// Room of the program for a text.
+/// Space of the program for a text.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct TextOut(*mut c_char);
@@ -143,16 +144,16 @@ impl TextOut {
         self.0.addr()
     }
 
-    /// Stores as much of a text as fits into `room` bytes with a zero byte behind it, and gives the
+    /// Stores as much of a text as fits into `space` bytes with a zero byte behind it, and gives the
     /// length without that.
-    pub(crate) fn set(self, text: &[u8], room: usize) -> Result<usize, Fault> {
+    pub(crate) fn set(self, text: &[u8], space: usize) -> Result<usize, Fault> {
         if self.0.is_null() {
             return Err(null());
         }
-        let len = text.len().min(room.saturating_sub(1));
-        if room > 0 {
-            // SAFETY: not null, so it is the program's memory of at least `room` bytes, as the module
-            // and the standard say; `len` is below `room`. The texts of the library are elsewhere.
+        let len = text.len().min(space.saturating_sub(1));
+        if space > 0 {
+            // SAFETY: not null, so it is the program's memory of at least `space` bytes, as the module
+            // and the standard say; `len` is below `space`. The texts of the library are elsewhere.
             unsafe {
                 self.0.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), len);
                 self.0.add(len).write(0);
@@ -166,3 +167,18 @@ impl TextOut {
 fn null() -> Fault {
     fault(MPI_ERR_ARG, "an argument is a null pointer where an address is needed")
 }
+
+macro_rules! objects {
+    ($($kind:ident),*) => {
+        $(
+            impl From<Out<$kind>> for Object {
+                #[inline]
+                fn from(handle: Out<$kind>) -> Self {
+                    handle.get().map_or(Self::Own, Self::$kind)
+                }
+            }
+        )*
+    };
+}
+
+objects!(Comm, Win, File, Session);

@@ -10,17 +10,18 @@ use std::rc::Rc;
 use bowline_mpi::Communicator;
 
 use crate::arg::{Out, Text, TextOut};
-use crate::attribute::{self, Bearer};
 use crate::entry::mpi;
-use crate::errhandler::{self, Kind};
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
-use crate::group::{library_of_session, relation};
+use crate::group::relation;
 use crate::handle::{Comm, Errhandler, Group, Info, Request};
-use crate::info::{self, Pairs};
+use crate::library::attributes::{self, Bearer};
+use crate::library::handlers::{self, Kind};
+use crate::library::infos::{self, Pairs};
+use crate::library::library_of_session;
+use crate::library::object::Common;
+use crate::library::sessions::{self, Set};
 use crate::library::{self, CommObject, Library};
-use crate::object::Common;
-use crate::session::{self, Set};
 
 mpi! {
     fn MPI_Comm_rank(comm: Comm, rank: Out<c_int>) on comm |mpi| {
@@ -69,7 +70,7 @@ mpi! {
 
     fn MPI_Comm_dup_with_info(comm: Comm, info: Info, newcomm: Out<Comm>) on comm |mpi| {
         let comm = mpi.comm(comm)?;
-        duplicate(mpi, &comm, newcomm, info::pairs_or_none(info)?)
+        duplicate(mpi, &comm, newcomm, infos::pairs_or_none(info)?)
     }
 
     fn MPI_Comm_idup(comm: Comm, newcomm: Out<Comm>, request: Out<Request>) on comm |mpi| {
@@ -79,13 +80,13 @@ mpi! {
     fn MPI_Comm_idup_with_info(comm: Comm, info: Info, newcomm: Out<Comm>, request: Out<Request>)
         on comm |mpi| {
         let comm = mpi.comm(comm)?;
-        let hints = info::pairs_or_none(info)?;
+        let hints = infos::pairs_or_none(info)?;
         duplicate_later(mpi, comm, (newcomm, request), hints)
     }
 
     fn MPI_Comm_split(comm: Comm, color: c_int, key: c_int, newcomm: Out<Comm>) on comm |mpi| {
         let object = mpi.comm(comm)?;
-        check_room(newcomm)?;
+        check_address(newcomm)?;
         let made = object.comm.split(color, key)?;
         give(mpi, made, &object, newcomm)
     }
@@ -93,15 +94,15 @@ mpi! {
     fn MPI_Comm_split_type(comm: Comm, split_type: c_int, key: c_int, info: Info,
                            newcomm: Out<Comm>) on comm |mpi| {
         let object = mpi.comm(comm)?;
-        let pairs = info::pairs_or_none(info)?;
-        check_room(newcomm)?;
+        let pairs = infos::pairs_or_none(info)?;
+        check_address(newcomm)?;
         let color = color_of(&object.comm, split_type, &pairs)?;
         let mut made = object.comm.split_wide(color, key)?;
         if split_type == MPI_COMM_TYPE_HW_UNGUIDED {
             // What is not less than the whole is none of its parts.
             made = made.filter(|part| part.size() < object.comm.size());
             if made.is_some() && info != MPI_INFO_NULL {
-                info::add(info, RESOURCE, NODE)?;
+                infos::add(info, RESOURCE, NODE)?;
             }
         }
         give(mpi, made, &object, newcomm)
@@ -110,7 +111,7 @@ mpi! {
     fn MPI_Comm_create(comm: Comm, group: Group, newcomm: Out<Comm>) on comm |mpi| {
         let object = mpi.comm(comm)?;
         let group = mpi.groups.get(group)?;
-        check_room(newcomm)?;
+        check_address(newcomm)?;
         give(mpi, object.comm.create(&group)?, &object, newcomm)
     }
 
@@ -118,13 +119,13 @@ mpi! {
         on comm |mpi| {
         let object = mpi.comm(comm)?;
         let group = mpi.groups.get(group)?;
-        check_room(newcomm)?;
+        check_address(newcomm)?;
         give(mpi, object.comm.create_group(&group, tag)?, &object, newcomm)
     }
 
     any fn MPI_Comm_create_from_group(group: Group, stringtag: Text, info: Info,
                                       errhandler: Errhandler, newcomm: Out<Comm>) on errhandler {
-        errhandler::check(errhandler, Kind::Comm)?;
+        handlers::check(errhandler, Kind::Comm)?;
         let mpi = library_of_session()?;
         let session = mpi.groups.session_of(&[group]);
         let group = mpi.groups.get(group)?;
@@ -133,8 +134,8 @@ mpi! {
             let text = format!("the text has {} bytes, more than {}", tag.len(), MPI_MAX_STRINGTAG_LEN - 1);
             return Err(fault(MPI_ERR_ARG, text));
         }
-        let hints = info::pairs_or_none(info)?;
-        check_room(newcomm)?;
+        let hints = infos::pairs_or_none(info)?;
+        check_address(newcomm)?;
         if group.size() == 0 {
             return newcomm.set(MPI_COMM_NULL);
         }
@@ -175,7 +176,7 @@ mpi! {
 
     fn MPI_Comm_set_info(comm: Comm, info: Info) on comm |mpi| {
         let object = mpi.comm(comm)?;
-        let hints = info::pairs(info)?;
+        let hints = infos::pairs(info)?;
         object.comm.set_algorithms(&hints.algorithms())?;
         object.common.add_info(&hints.understood());
         Ok(())
@@ -183,7 +184,7 @@ mpi! {
 
     fn MPI_Comm_get_info(comm: Comm, info_used: Out<Info>) on comm |mpi| {
         let object = mpi.comm(comm)?;
-        info::give(object.common.info(), info_used)
+        infos::give(object.common.info(), info_used)
     }
 }
 
@@ -207,7 +208,7 @@ fn color_of(comm: &Communicator, split_type: c_int, info: &Pairs) -> Result<Opti
                 "the information names both a resource and a set of processes",
             )),
             // A set that is none leads to no communicator, as a resource does.
-            Some(name) => Ok(session::set_of(name).ok().map(|set| match set {
+            Some(name) => Ok(sessions::set_of(name).ok().map(|set| match set {
                 Set::World => 0,
                 // A rank of its own is reported by its number, beyond all others.
                 Set::Own => 1 + comm.rank() as u64,
@@ -226,7 +227,7 @@ fn no_other_group() -> Fault {
     )
 }
 
-pub(crate) fn check_room(newcomm: Out<Comm>) -> Result<(), Fault> {
+pub(crate) fn check_address(newcomm: Out<Comm>) -> Result<(), Fault> {
     if newcomm.is_null() {
         return Err(fault(MPI_ERR_ARG, "newcomm is a null pointer"));
     }
@@ -271,7 +272,7 @@ fn duplicate(
     newcomm: Out<Comm>,
     hints: Pairs,
 ) -> Result<(), Fault> {
-    check_room(newcomm)?;
+    check_address(newcomm)?;
     let new = mpi.add_comm(
         object.comm.dup_with_algorithms(&hints.algorithms())?,
         object.common.errhandler(),
@@ -294,7 +295,7 @@ fn duplicate_later(
     (newcomm, request): (Out<Comm>, Out<Request>),
     hints: Pairs,
 ) -> Result<(), Fault> {
-    check_room(newcomm)?;
+    check_address(newcomm)?;
     if request.is_null() {
         return Err(fault(MPI_ERR_ARG, "request is a null pointer"));
     }
@@ -302,7 +303,7 @@ fn duplicate_later(
     common.add_info(&hints.clone().understood());
     let (handle, common) = mpi.reserve_comm(common)?;
     let reserved = Reserved(handle);
-    let bearer = Bearer { kind: attribute::Kind::Comm, handle: handle.0, common: &common };
+    let bearer = Bearer { kind: attributes::Kind::Comm, handle: handle.0, common: &common };
     object.bearer().copy_all(&mpi.attributes, &bearer)?;
     let session = Cell::new(object.session.get());
     let made = move |comm| {
@@ -316,7 +317,7 @@ fn duplicate_later(
     let begun = match object.comm.start_dup(&hints.algorithms(), made) {
         Ok(begun) => begun,
         Err(error) => {
-            // The error is told; the copies go anyway.
+            // The error is reported; the copies go anyway.
             let _ = bearer.delete_all(&mpi.attributes);
             return Err(error.into());
         }

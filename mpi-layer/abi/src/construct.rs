@@ -7,7 +7,7 @@
 use std::ffi::c_int;
 
 use bowline_mpi::types::{
-    Block, Class, Combiner, Dealt, Distribution, Order, Origin, Part, Type, TypeError,
+    Block, Combiner, Dealt, Distribution, Order, Origin, Part, Type, TypeClass, TypeError,
 };
 
 use crate::arg::{In, Out};
@@ -524,17 +524,17 @@ mpi! {
     }
 
     fn MPI_Type_create_f90_real(p: c_int, r: c_int, newtype: Out<Datatype>) |mpi| {
-        let named = real_of(p, r).and_then(|size| of_class(Class::Float, size));
+        let named = real_of(p, r).and_then(|size| of_class(TypeClass::Float, size));
         mpi.f90(Combiner::F90Real, &[p, r], named, newtype)
     }
 
     fn MPI_Type_create_f90_complex(p: c_int, r: c_int, newtype: Out<Datatype>) |mpi| {
-        let named = real_of(p, r).and_then(|size| of_class(Class::Complex, 2 * size));
+        let named = real_of(p, r).and_then(|size| of_class(TypeClass::Complex, 2 * size));
         mpi.f90(Combiner::F90Complex, &[p, r], named, newtype)
     }
 
     fn MPI_Type_create_f90_integer(r: c_int, newtype: Out<Datatype>) |mpi| {
-        let named = integer_of(r).and_then(|size| of_class(Class::FortranInteger, size));
+        let named = integer_of(r).and_then(|size| of_class(TypeClass::FortranInteger, size));
         mpi.f90(Combiner::F90Integer, &[r], named, newtype)
     }
 }

@@ -1,13 +1,13 @@
 //! Chapter: handles as numbers of C, which other languages keep.
 //!
-//! The number of a handle is its low half; the way back looks the generation up. What is no handle
+//! The number of a handle is its low half; the conversion back looks the generation up. What is no handle
 //! comes back as it was, and is refused where it is used.
 
 use std::ffi::c_int;
 
 use crate::entry::mpi;
 use crate::handle::*;
-use crate::{errhandler, info, library, session};
+use crate::library::{self, handlers, infos, sessions};
 
 /// The number of a handle.
 const fn to_int(value: usize) -> c_int {
@@ -34,7 +34,7 @@ mpi! {
     }
 
     any fn MPI_Errhandler_fromint(errhandler: c_int) -> Errhandler {
-        errhandler::from_int(low(errhandler))
+        handlers::from_int(low(errhandler))
     }
 
     any fn MPI_File_toint(file: File) -> c_int {
@@ -59,7 +59,7 @@ mpi! {
     }
 
     any fn MPI_Info_fromint(info: c_int) -> Info {
-        info::from_int(low(info))
+        infos::from_int(low(info))
     }
 
     any fn MPI_Message_toint(message: Message) -> c_int {
@@ -94,7 +94,7 @@ mpi! {
     }
 
     any fn MPI_Session_fromint(session: c_int) -> Session {
-        session::from_int(low(session))
+        sessions::from_int(low(session))
     }
 
     any fn MPI_Type_toint(datatype: Datatype) -> c_int {

@@ -2,15 +2,15 @@
 
 use std::ffi::c_int;
 
-use bowline_mpi::types::{Class, Combiner, Origin, Type};
+use bowline_mpi::types::{Combiner, Origin, Type, TypeClass};
 
 use crate::arg::Out;
-use crate::attribute::{Bearer, Kind};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::{Aint, Count, Datatype};
 use crate::library::Library;
+use crate::library::attributes::{Bearer, Kind};
 
 /// A size in an `int`, where it fits.
 fn small(size: usize) -> c_int {
@@ -156,9 +156,9 @@ fn duplicate(mpi: &Library, oldtype: Datatype, newtype: Out<Datatype>) -> Result
 /// The type of Fortran of a class and so many bytes.
 fn matching(typeclass: c_int, size: c_int) -> Result<Datatype, Fault> {
     let (class, name) = match typeclass {
-        MPI_TYPECLASS_REAL => (Class::Float, "REAL"),
-        MPI_TYPECLASS_INTEGER => (Class::FortranInteger, "INTEGER"),
-        MPI_TYPECLASS_COMPLEX => (Class::Complex, "COMPLEX"),
+        MPI_TYPECLASS_REAL => (TypeClass::Float, "REAL"),
+        MPI_TYPECLASS_INTEGER => (TypeClass::FortranInteger, "INTEGER"),
+        MPI_TYPECLASS_COMPLEX => (TypeClass::Complex, "COMPLEX"),
         _ => return Err(fault(MPI_ERR_ARG, format!("{typeclass} is no class of datatypes"))),
     };
     of_class(class, size)
@@ -166,21 +166,21 @@ fn matching(typeclass: c_int, size: c_int) -> Result<Datatype, Fault> {
 }
 
 /// The type of Fortran with its size in its name.
-pub(crate) fn of_class(class: Class, size: c_int) -> Option<Datatype> {
+pub(crate) fn of_class(class: TypeClass, size: c_int) -> Option<Datatype> {
     Some(match (class, size) {
-        (Class::Float, 2) => MPI_REAL2,
-        (Class::Float, 4) => MPI_REAL4,
-        (Class::Float, 8) => MPI_REAL8,
-        (Class::Float, 16) => MPI_REAL16,
-        (Class::FortranInteger, 1) => MPI_INTEGER1,
-        (Class::FortranInteger, 2) => MPI_INTEGER2,
-        (Class::FortranInteger, 4) => MPI_INTEGER4,
-        (Class::FortranInteger, 8) => MPI_INTEGER8,
-        (Class::FortranInteger, 16) => MPI_INTEGER16,
-        (Class::Complex, 4) => MPI_COMPLEX4,
-        (Class::Complex, 8) => MPI_COMPLEX8,
-        (Class::Complex, 16) => MPI_COMPLEX16,
-        (Class::Complex, 32) => MPI_COMPLEX32,
+        (TypeClass::Float, 2) => MPI_REAL2,
+        (TypeClass::Float, 4) => MPI_REAL4,
+        (TypeClass::Float, 8) => MPI_REAL8,
+        (TypeClass::Float, 16) => MPI_REAL16,
+        (TypeClass::FortranInteger, 1) => MPI_INTEGER1,
+        (TypeClass::FortranInteger, 2) => MPI_INTEGER2,
+        (TypeClass::FortranInteger, 4) => MPI_INTEGER4,
+        (TypeClass::FortranInteger, 8) => MPI_INTEGER8,
+        (TypeClass::FortranInteger, 16) => MPI_INTEGER16,
+        (TypeClass::Complex, 4) => MPI_COMPLEX4,
+        (TypeClass::Complex, 8) => MPI_COMPLEX8,
+        (TypeClass::Complex, 16) => MPI_COMPLEX16,
+        (TypeClass::Complex, 32) => MPI_COMPLEX32,
         _ => return None,
     })
 }

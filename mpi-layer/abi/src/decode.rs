@@ -57,10 +57,10 @@ impl Envelope {
     }
 }
 
-/// Refuses a type of a call with large counts, which functions without them cannot tell.
+/// Refuses a type of a call with large counts, which functions without them cannot return.
 fn is_ordinary(datatype: &Type) -> Result<(), Fault> {
     if datatype.origin().is_some_and(|origin| origin.is_large) {
-        let text = "the datatype was made with large counts, which this function cannot tell";
+        let text = "the datatype was made with large counts, which this function cannot return";
         return Err(fault(MPI_ERR_TYPE, text));
     }
     Ok(())
@@ -72,7 +72,7 @@ fn small(number: Count) -> Result<c_int, Fault> {
     c_int::try_from(number).map_err(large)
 }
 
-/// Room of the program.
+/// Space of the program.
 #[derive(Clone, Copy)]
 struct Room<T> {
     most: Count,
@@ -80,7 +80,7 @@ struct Room<T> {
 }
 
 impl<T: Copy> Room<T> {
-    /// Refuses room for less than there is.
+    /// Refuses space for less than there is.
     fn check(&self, what: &str, number: usize) -> Result<(), Fault> {
         if self.most < number as Count {
             let text = format!("there is room for {} {what} of {number}", self.most);

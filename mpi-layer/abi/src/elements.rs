@@ -240,7 +240,7 @@ fn displaced<D: Number>(
         check_address(buf, count, of)?;
         return Ok(start);
     }
-    // The program has told the address by `MPI_Get_address`.
+    // The program has got the address by `MPI_Get_address`.
     Ok(std::ptr::with_exposed_provenance_mut(start.addr()))
 }
 

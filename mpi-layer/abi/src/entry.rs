@@ -1,4 +1,4 @@
-//! The way from a C program into a chapter, as macros.
+//! The entry from a C program into a chapter, as macros.
 //!
 //! ```ignore
 //! mpi! {
@@ -24,10 +24,12 @@
 use std::ffi::c_int;
 use std::marker::PhantomData;
 
-use crate::fault::{Object, fault, raise};
+use crate::fault::{Object, fault};
 use crate::generated::constants::{
     MPI_ERR_UNSUPPORTED_OPERATION, MPI_T_ERR_CANNOT_INIT, MPI_T_ERR_NOT_INITIALIZED,
 };
+
+use crate::raise::raise;
 
 /// A function that has a name.
 pub(crate) trait Named {
@@ -35,7 +37,7 @@ pub(crate) trait Named {
 }
 
 /// Ends the process when it is dropped, which happens when a panic goes through a function of MPI. It has
-/// no contents: the way without a panic has nothing to do for it.
+/// no contents: a call without a panic has nothing to do for it.
 pub(crate) struct Border<N: Named>(pub(crate) PhantomData<N>);
 
 impl<N: Named> Drop for Border<N> {
@@ -80,7 +82,7 @@ macro_rules! outcome {
                 let arguments = move |_text: &mut String| {
                     $($crate::shown::argument(_text, stringify!($arg), &$arg);)*
                 };
-                $crate::fault::raise(fault, object, stringify!($name), &arguments)
+                $crate::raise::raise(fault, object, stringify!($name), &arguments)
             }
         }
     };
@@ -126,7 +128,7 @@ macro_rules! mpi {
                 Ok(false) => None,
                 Err(fault) => Some(fault),
             };
-            // Apart, so that the short way keeps nothing for it.
+            // Apart, so that the short path keeps nothing for it.
             #[allow(clippy::too_many_arguments, reason = "those of the function, and one")]
             #[inline(never)]
             fn other(failed: Option<$crate::fault::Fault>, $($arg: $type),*) -> std::ffi::c_int {
@@ -198,7 +200,7 @@ macro_rules! stub {
             if let $crate::fault::Object::Comm(comm) = object
                 && let Err(fault) = mpi.comm(comm)
             {
-                return $crate::fault::raise(fault, object, stringify!($name), &|_| {});
+                return $crate::raise::raise(fault, object, stringify!($name), &|_| {});
             }
             $crate::entry::unsupported(object, stringify!($name))
         } }

@@ -7,7 +7,8 @@ use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::{Aint, Comm, Info};
-use crate::{info, library};
+use crate::library;
+use crate::library::infos::{self, host_name};
 
 /// The most that the library gives: one thread at a time.
 pub(crate) const LEVEL_MAX: c_int = MPI_THREAD_SERIALIZED;
@@ -87,12 +88,12 @@ mpi! {
     }
 
     any fn MPI_Get_hw_resource_info(hw_info: Out<Info>) {
-        // Which kinds of resources are told is the library's to choose; it knows of none.
-        info::give(info::Pairs::default(), hw_info)
+        // Which kinds of resources are shown is the library's to choose; it knows of none.
+        infos::give(infos::Pairs::default(), hw_info)
     }
 
     any fn MPI_Alloc_mem(size: Aint, info: Info, baseptr: Out<usize>) {
-        info::pairs_or_none(info)?;
+        infos::pairs_or_none(info)?;
         let bytes = usize::try_from(size)
             .map_err(|_| fault(MPI_ERR_ARG, format!("the size is {size}")))?;
         if baseptr.is_null() {
@@ -150,18 +151,6 @@ fn time(
 
 fn seconds(time: libc::timespec) -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
-}
-
-/// The name of this machine.
-pub(crate) fn host_name() -> Vec<u8> {
-    let mut name = [0_u8; MPI_MAX_PROCESSOR_NAME as usize];
-    // SAFETY: the room is that of the array, one byte kept for the end.
-    let failed = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
-    if failed != 0 {
-        return b"localhost".to_vec();
-    }
-    let len = name.iter().position(|&byte| byte == 0).unwrap_or(name.len() - 1);
-    name[..len].to_vec()
 }
 
 /// The name of a level of threads; empty when it is none.

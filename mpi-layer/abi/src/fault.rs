@@ -1,7 +1,7 @@
-//! Errors on their way to an error handler.
+//! Errors, from the call to an error handler.
 //!
 //! A function of a chapter ends with a [`Fault`]: the class, a sentence, and the object whose handler is
-//! called if it is another than the function's own. [`raise`] makes the call of the handler of it, as
+//! called if it is another than the function's own. [`raise`](crate::raise::raise) makes the call of the handler of it, as
 //! the last thing of the function: nothing is borrowed, locked or left to drop then, since a handler may
 //! call MPI, free the object, or never return.
 
@@ -11,12 +11,8 @@ use std::fmt;
 
 use bowline_mpi::MpiError;
 
-use crate::arg::Out;
-use crate::errhandler::{Action, action_of, action_without_object, initial_action};
-use crate::errors;
-use crate::generated::constants::{MPI_ERR_IN_STATUS, MPI_ERR_OTHER, MPI_SUCCESS};
+use crate::generated::constants::MPI_ERR_IN_STATUS;
 use crate::handle::{Comm, Errhandler, File, Session, Win};
-use crate::library;
 
 /// The object whose error handler takes an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +37,6 @@ macro_rules! objects {
                 }
             }
 
-            impl From<Out<$kind>> for Object {
-                #[inline]
-                fn from(handle: Out<$kind>) -> Self {
-                    handle.get().map_or(Self::Own, Self::$kind)
-                }
-            }
         )*
     };
 }
@@ -59,17 +49,57 @@ impl From<Errhandler> for Object {
     }
 }
 
-/// Why a function failed. One word, so that the way without an error is short.
-pub(crate) struct Fault(Box<Inner>);
+/// A handler of a program. The arguments behind the two are the library's to choose; it gives none.
+pub(crate) type Function<T> = unsafe extern "C-unwind" fn(*mut T, *mut c_int, ...);
 
-struct Inner {
-    code: c_int,
-    text: Cow<'static, str>,
-    object: Option<Object>,
+/// What is done with an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// The function returns its code.
+    Return,
+    /// The job ends. `MPI_ERRORS_ABORT` would be content with the processes of a communicator;
+    /// launchers end jobs only.
+    End,
+    /// A function of the program is called.
+    Call(Call),
+}
+
+/// A call of a program's handler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    Comm(Function<Comm>, Comm),
+    Win(Function<Win>, Win),
+    File(Function<File>, File),
+    Session(Function<Session>, Session),
+}
+
+impl Call {
+    /// Calls it. The caller holds nothing that must be given back.
+    pub(crate) fn run(self, mut code: c_int) {
+        // SAFETY: the program gave these as handlers of this kind of object; the two addresses are of
+        // locals, which outlive the call.
+        unsafe {
+            match self {
+                Self::Comm(function, mut handle) => function(&mut handle, &mut code),
+                Self::Win(function, mut handle) => function(&mut handle, &mut code),
+                Self::File(function, mut handle) => function(&mut handle, &mut code),
+                Self::Session(function, mut handle) => function(&mut handle, &mut code),
+            }
+        }
+    }
+}
+
+/// Why a function failed. One word, so that a call without an error is cheap.
+pub(crate) struct Fault(pub(crate) Box<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) code: c_int,
+    pub(crate) text: Cow<'static, str>,
+    pub(crate) object: Option<Object>,
     /// What is done with it, where that was decided when it was made.
-    action: Option<Action>,
+    pub(crate) action: Option<Action>,
     /// Whether the program asked for the call of the handler, which is then no failure.
-    asked: bool,
+    pub(crate) asked: bool,
 }
 
 /// An error of a class, or of a code of the program's own, with a sentence.
@@ -87,10 +117,9 @@ impl Fault {
         self
     }
 
-    /// The same, for the handler of an object that nobody can name when it is called: a function of the
-    /// program's gets the null handle.
-    pub(crate) fn by(mut self, errhandler: Errhandler) -> Self {
-        self.0.action = action_without_object(errhandler);
+    /// The same, with what is done with it, for an object that nobody can name by then.
+    pub(crate) fn with_action(mut self, action: Option<Action>) -> Self {
+        self.0.action = action;
         self
     }
 
@@ -104,18 +133,6 @@ impl Fault {
     pub(crate) fn asked_for(mut self) -> Self {
         self.0.asked = true;
         self
-    }
-
-    /// All that there is to say of the error of a call.
-    fn sentence(&self, name: &str, arguments: &dyn Fn(&mut String)) -> String {
-        let mut shown = String::new();
-        arguments(&mut shown);
-        let inner = &self.0;
-        let text = format!("{name}: {}: {}", errors::code_name(inner.code), inner.text);
-        match shown.is_empty() {
-            true => text,
-            false => format!("{text}, in {name}({shown})"),
-        }
     }
 
     /// The error's code.
@@ -145,41 +162,4 @@ impl From<Box<MpiError>> for Fault {
     fn from(error: Box<MpiError>) -> Self {
         Self::from(*error)
     }
-}
-
-/// Gives an error to its handler; what it returns is what the function returns. `arguments` writes those
-/// of the call.
-#[cold]
-#[inline(never)]
-pub(crate) fn raise(
-    fault: Fault,
-    object: Object,
-    name: &'static str,
-    arguments: &dyn Fn(&mut String),
-) -> c_int {
-    let object = fault.0.object.unwrap_or(object);
-    let code = fault.0.code;
-    if !fault.0.asked {
-        tracing::debug!("{}", fault.sentence(name, arguments));
-        errors::remember(code, name, &fault.0.text);
-    }
-    let action = fault.0.action.or_else(|| action_of(object)).unwrap_or_else(own_action);
-    let result = if fault.0.asked { MPI_SUCCESS } else { code };
-    match action {
-        Action::Return => result,
-        Action::Call(call) => {
-            drop(fault);
-            call.run(code);
-            result
-        }
-        Action::End => {
-            let text = fault.sentence(name, arguments);
-            library::end(errors::class_of(code).unwrap_or(MPI_ERR_OTHER), &text)
-        }
-    }
-}
-
-/// What happens with an error of no object.
-fn own_action() -> Action {
-    action_of(Object::Own).unwrap_or_else(initial_action)
 }

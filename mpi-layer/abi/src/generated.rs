@@ -3,5 +3,3 @@
 #[expect(dead_code, reason = "the table has every constant of the ABI")]
 #[rustfmt::skip]
 pub(crate) mod constants;
-#[rustfmt::skip]
-mod stubs;

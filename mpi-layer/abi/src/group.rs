@@ -1,96 +1,15 @@
 //! Chapter: groups.
-//!
-//! A handle stands for a group of the core, which is cheap to keep twice. The group of nobody has the
-//! handle of the ABI only: whatever results in nobody results in it.
 
-use std::cell::RefCell;
 use std::ffi::c_int;
 
-use bowline_mpi::{Comparison, Group as Ranks, MpiError};
+use bowline_mpi::{Comparison, MpiError};
 
 use crate::arg::{In, Out, Text};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::{Comm, Group, Session};
-use crate::library::{self, Library};
-use crate::session;
-use crate::table::Table;
-
-/// The groups that the program has handles of.
-#[derive(Debug)]
-pub(crate) struct Groups(RefCell<Table<Object>>);
-
-/// A group, and the session that it is of.
-#[derive(Debug)]
-struct Object {
-    ranks: Ranks,
-    session: Option<Session>,
-}
-
-impl Groups {
-    pub(crate) const fn new() -> Self {
-        Self(RefCell::new(Table::new(Group::KIND)))
-    }
-
-    /// The group of a handle.
-    pub(crate) fn get(&self, handle: Group) -> Result<Ranks, Fault> {
-        if handle == MPI_GROUP_EMPTY {
-            return Ok(Ranks::empty());
-        }
-        let objects = self.0.borrow();
-        let found = objects.get(handle.0).map(|object| object.ranks.clone());
-        found.ok_or_else(|| not_a_group(handle))
-    }
-
-    /// The session of one of these groups.
-    pub(crate) fn session_of(&self, handles: &[Group]) -> Option<Session> {
-        let objects = self.0.borrow();
-        handles.iter().find_map(|handle| objects.get(handle.0)?.session)
-    }
-
-    /// Gives the program a handle of a group.
-    fn give(
-        &self,
-        ranks: Ranks,
-        session: Option<Session>,
-        newgroup: Out<Group>,
-    ) -> Result<(), Fault> {
-        if newgroup.is_null() {
-            return Err(fault(MPI_ERR_ARG, "there is no address for the group"));
-        }
-        if ranks.size() == 0 {
-            return newgroup.set(MPI_GROUP_EMPTY);
-        }
-        let made = self.0.borrow_mut().insert(Object { ranks, session });
-        let full = || fault(MPI_ERR_OTHER, "there are too many groups");
-        newgroup.set(Group(made.ok_or_else(full)?))
-    }
-
-    /// Takes the handle of a group away. That of the group of nobody may be one that the program got
-    /// from a function, so that it is taken, too.
-    fn free(&self, handle: Group) -> Result<(), Fault> {
-        if handle == MPI_GROUP_EMPTY {
-            return Ok(());
-        }
-        let removed = self.0.borrow_mut().remove(handle.0);
-        removed.map(drop).ok_or_else(|| not_a_group(handle))
-    }
-
-    /// The handle whose number in C is this one.
-    pub(crate) fn complete(&self, low: usize) -> Group {
-        Group(self.0.borrow().complete(low))
-    }
-}
-
-#[cold]
-fn not_a_group(handle: Group) -> Fault {
-    let text = match handle {
-        MPI_GROUP_NULL => "the group is MPI_GROUP_NULL".into(),
-        Group(value) => format!("{value:#x} is no group, or one that was freed"),
-    };
-    fault(MPI_ERR_GROUP, text)
-}
+use crate::library::{library_of_session, sessions};
 
 /// The elements of a list of the program.
 fn list<T: Copy>(what: &str, n: c_int, list: In<T>) -> Result<Vec<T>, Fault> {
@@ -133,11 +52,6 @@ fn rank_or_undefined(rank: Option<u32>) -> c_int {
     rank.map_or(MPI_UNDEFINED, |rank| rank as c_int)
 }
 
-/// The library as a function has it that needs a session only: the session keeps it.
-pub(crate) fn library_of_session() -> Result<&'static Library, Fault> {
-    library::running().ok_or_else(|| fault(MPI_ERR_SESSION, "there is no session any more"))
-}
-
 mpi! {
     fn MPI_Comm_group(comm: Comm, group: Out<Group>) on comm |mpi| {
         let object = mpi.comm(comm)?;
@@ -146,11 +60,11 @@ mpi! {
 
     any fn MPI_Group_from_session_pset(session: Session, pset_name: Text, newgroup: Out<Group>)
         on session {
-        session::check(session)?;
+        sessions::check(session)?;
         let mpi = library_of_session()?;
-        let members = match session::set_of(&pset_name.bytes()?)? {
-            session::Set::World => &mpi.world,
-            session::Set::Own => &mpi.own,
+        let members = match sessions::set_of(&pset_name.bytes()?)? {
+            sessions::Set::World => &mpi.world,
+            sessions::Set::Own => &mpi.own,
         };
         mpi.groups.give(members.comm.group(), Some(session), newgroup)
     }

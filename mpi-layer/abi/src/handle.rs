@@ -7,7 +7,7 @@
 //! ```
 //! The low half is what `MPI_X_toint` gives: it fits a C int, is above every predefined value and
 //! differs between kinds. The generation differs between objects that had the same place one after the
-//! other, so that a handle that was freed is told and never mistaken.
+//! other, so that a handle that was freed is recognised and never mistaken.
 
 /// Handles below it are constants of the ABI.
 pub(crate) const PREDEFINED: usize = 0x1000;

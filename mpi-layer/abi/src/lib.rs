@@ -13,12 +13,12 @@
 //! | subject | module |
 //! |---|---|
 //! | handles as C has them, and the types of MPI's numbers | `handle` |
-//! | objects behind handles | `table`; `library` has those of communicators, `types` those of datatypes |
+//! | objects behind handles | `table`; `library` has those of communicators, and below it those of all other kinds |
 //! | addresses from the program | `arg`: `In`, `Out`, `Text`, `TextOut` |
 //! | buffers of messages | `buffer`: `outgoing`, `incoming`, `memory` |
-//! | errors | `fault`: `fault(class, sentence)`, `Fault::on(object)`, `?` of the core's errors |
+//! | errors | `fault`: `fault(class, sentence)`, `Fault::on(object)`, `?` of the core's errors; `raise` brings them to handlers |
 //! | constants of the ABI | `generated::constants` |
-//! | error handler, attributes, information and name of an object | `object::Common` |
+//! | error handler, attributes, information and name of an object | `library::object::Common` |
 //! | buffers of collectives: address, count and datatype | `elements` |
 //! | the state while MPI runs | `library::Library`, under the name between the bars of `mpi!` |
 //!
@@ -54,17 +54,17 @@ mod handle;
 mod info;
 mod library;
 mod names;
-mod object;
 mod op;
 mod p2p;
 mod pack;
 mod persistent;
 mod probe;
-mod request;
+mod raise;
 mod session;
 mod shown;
 mod status;
+#[rustfmt::skip]
+mod stubs;
 mod table;
 mod topology;
-mod types;
 mod wait;

@@ -14,6 +14,21 @@
 //!    error handlers, and error codes have tables of their own, each behind a lock.
 //! 4. A borrow of a cell ends before anything of the program is called: it may call MPI again.
 
+pub(crate) mod attributes;
+pub(crate) mod buffers;
+pub(crate) mod codes;
+pub(crate) mod general;
+pub(crate) mod groups;
+pub(crate) mod handlers;
+pub(crate) mod infos;
+pub(crate) mod messages;
+pub(crate) mod object;
+pub(crate) mod ops;
+pub(crate) mod requests;
+pub(crate) mod sessions;
+pub(crate) mod status;
+pub(crate) mod types;
+
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -26,18 +41,19 @@ use bowline::Launched;
 use bowline_base::sync::atomic::{AtomicPtr, AtomicU8, Ordering};
 use bowline_mpi::{Communicator, World};
 
-use crate::attribute::Attributes;
-use crate::buffered::{Buffers, Owner};
+use self::attributes::Attributes;
+use self::buffers::{Buffers, Owner};
+use self::groups::Groups;
+use self::handlers::action_without_object;
+use self::messages::Messages;
+use self::object::Common;
+use self::ops::{Reduced, UserOp};
+use self::requests::Requests;
+use self::types::Types;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
-use crate::group::Groups;
 use crate::handle::{Comm, Errhandler, Op, Session};
-use crate::object::Common;
-use crate::op::{Reduced, UserOp};
-use crate::probe::Messages;
-use crate::request::Requests;
 use crate::table::Table;
-use crate::types::Types;
 
 /// A communicator and what MPI hangs on it.
 #[derive(Debug)]
@@ -56,7 +72,7 @@ impl CommObject {
     pub(crate) fn blamed(&self, fault: Fault) -> Fault {
         match running().is_some_and(|library| library.comm(self.handle).is_ok()) {
             true => fault.on(self.handle),
-            false => fault.by(self.common.errhandler()),
+            false => fault.with_action(action_without_object(self.common.errhandler())),
         }
     }
 }
@@ -139,6 +155,11 @@ pub(crate) fn enter(name: &'static str) -> &'static Library {
     }
 }
 
+/// The library as a function has it that needs a session only: the session keeps it.
+pub(crate) fn library_of_session() -> Result<&'static Library, Fault> {
+    running().ok_or_else(|| fault(MPI_ERR_SESSION, "there is no session any more"))
+}
+
 /// A function was called when MPI does not run: the standard leaves no way to go on.
 #[cold]
 fn outside(name: &'static str) -> ! {
@@ -147,7 +168,7 @@ fn outside(name: &'static str) -> ! {
     exit(1)
 }
 
-/// Ends the process at once, with what it has written on its way out.
+/// Ends the process at once, with what it has written sent out.
 pub(crate) fn exit(code: c_int) -> ! {
     flush();
     // SAFETY: it takes any code. No function that waits for the end of the process is called.
@@ -157,7 +178,7 @@ pub(crate) fn exit(code: c_int) -> ! {
 /// Writes a line to stderr by one call, so that the lines of several ranks do not mix.
 pub(crate) fn say(text: &str) {
     let line = format!("{text}\n");
-    // There is nobody to tell where it cannot be written.
+    // Nothing can be done where it cannot be written.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
@@ -189,7 +210,7 @@ pub(crate) fn abort(code: c_int) -> ! {
         && !library.is_forked()
         && let Err(error) = library.launched.abort(code, "")
     {
-        tracing::warn!(%error, "the launcher cannot be told to end the job");
+        tracing::warn!(%error, "the launcher cannot be asked to end the job");
     }
     exit(code)
 }
@@ -272,7 +293,9 @@ pub(crate) fn finish(library: &'static Library) -> Result<(), Fault> {
     // A rank that left early would be missing to those that still send to it.
     let met = library.world.comm.barrier();
     // Its handler is that of now: communicators are gone when it is called.
-    let met = met.map_err(|error| Fault::from(error).by(library.own_handler()));
+    let met = met.map_err(|error| {
+        Fault::from(error).with_action(action_without_object(library.own_handler()))
+    });
     let mut life = life();
     // Release: pairs with the Acquire of `is_finished`.
     STAGE.store(FINISHED, Ordering::Release);

@@ -15,8 +15,8 @@ use crate::fault::{Fault, fault};
 use crate::generated::constants::{MPI_COMM_WORLD, MPI_ERR_ARG};
 use crate::handle::{Comm, Count, Datatype, Request};
 use crate::library::Library;
-use crate::request::{DONE, NOBODY};
-use crate::status::StatusOut;
+use crate::library::requests::{DONE, NOBODY};
+use crate::library::status::StatusOut;
 
 /// A buffer to send from, with its count and datatype.
 type From = (*const c_void, i64, Datatype);
@@ -26,7 +26,7 @@ type To = (*mut c_void, i64, Datatype);
 
 /// Fails where a new request has no place to go. Asked before anything is started.
 #[inline]
-pub(crate) fn check_room(request: Out<Request>) -> Result<(), Fault> {
+pub(crate) fn check_address(request: Out<Request>) -> Result<(), Fault> {
     if request.is_null() {
         return Err(fault(MPI_ERR_ARG, "there is no address for the request"));
     }
@@ -34,7 +34,7 @@ pub(crate) fn check_room(request: Out<Request>) -> Result<(), Fault> {
 }
 
 impl Library {
-    /// Sends a short message of elements side by side, where nothing is in the way. Whether it is on its way;
+    /// Sends a short message of elements side by side, where nothing waits before it. Whether it is under way;
     /// else nothing has happened, and an argument may be wrong.
     #[inline(always)]
     fn send_at_once(
@@ -117,7 +117,7 @@ impl Library {
     ) -> Result<(), Fault> {
         let comm = self.comm(comm)?;
         let buffer = outgoing(self, buf, count, datatype)?;
-        check_room(request)?;
+        check_address(request)?;
         match comm.comm.post_send(buffer, dest, tag, mode)? {
             Some(posted) => self.requests.give_message(posted, &comm, request),
             None => request.set(DONE),
@@ -159,7 +159,7 @@ impl Library {
     ) -> Result<(), Fault> {
         let comm = self.comm(comm)?;
         let buffer = incoming(self, buf, count, datatype)?;
-        check_room(request)?;
+        check_address(request)?;
         match comm.comm.post_recv(buffer, source, tag)? {
             Some(posted) => self.requests.give_message(posted, &comm, request),
             None => request.set(NOBODY),
@@ -191,7 +191,7 @@ impl Library {
         let comm = self.comm(comm)?;
         let out = outgoing(self, sendbuf, sendcount, sendtype)?;
         let into = incoming(self, recvbuf, recvcount, recvtype)?;
-        check_room(request)?;
+        check_address(request)?;
         let started = comm.comm.start_exchange((out, dest, sendtag), (into, source, recvtag))?;
         self.requests.give(started, comm, request)
     }
@@ -224,7 +224,7 @@ impl Library {
     ) -> Result<(), Fault> {
         let comm = self.comm(comm)?;
         let memory = memory(self, buf, count, datatype)?;
-        check_room(request)?;
+        check_address(request)?;
         // SAFETY: as in `replace`.
         let (out, into) = unsafe { (SendBuf::owned(memory.packed()), memory.incoming()) };
         let started = comm.comm.start_exchange((out, dest, sendtag), (into, source, recvtag))?;

@@ -12,7 +12,7 @@ use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::{Aint, Comm, Count, Datatype};
-use crate::types::message;
+use crate::library::types::message;
 
 /// Bytes of the program, and how far it has come in them.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ fn external_size(count: usize, of: &Type) -> Result<usize, Fault> {
 
 #[cold]
 fn too_large() -> Fault {
-    fault(MPI_ERR_VALUE_TOO_LARGE, "the packed message has more bytes than can be told")
+    fault(MPI_ERR_VALUE_TOO_LARGE, "the packed message has more bytes than can be returned")
 }
 
 fn pack_external<N>(

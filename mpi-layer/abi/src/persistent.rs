@@ -10,8 +10,8 @@ use crate::entry::mpi;
 use crate::fault::Fault;
 use crate::handle::{Comm, Count, Datatype, Request};
 use crate::library::Library;
-use crate::p2p::check_room;
-use crate::request::length;
+use crate::library::requests::length;
+use crate::p2p::check_address;
 
 impl Library {
     fn send_init(
@@ -24,7 +24,7 @@ impl Library {
     ) -> Result<(), Fault> {
         let comm = self.comm(comm)?;
         let memory = memory(self, buf.cast_mut(), count, datatype)?;
-        check_room(request)?;
+        check_address(request)?;
         let raw = comm.comm.persistent_send(memory, dest, tag, mode)?;
         self.requests.add(raw, Some(comm), request)
     }
@@ -38,7 +38,7 @@ impl Library {
     ) -> Result<(), Fault> {
         let comm = self.comm(comm)?;
         let memory = memory(self, buf, count, datatype)?;
-        check_room(request)?;
+        check_address(request)?;
         let raw = comm.comm.persistent_recv(memory, source, tag)?;
         self.requests.add(raw, Some(comm), request)
     }

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use bowline_mpi::{Topology, dims_create};
 
 use crate::arg::{In, Out};
-use crate::communicator::{check_room, give};
+use crate::communicator::{check_address, give};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
@@ -36,7 +36,7 @@ mpi! {
                        reorder: c_int, comm_cart: Out<Comm>) on comm_old |mpi| {
         let object = mpi.comm(comm_old)?;
         let (dims, periods) = grid(ndims, dims, periods)?;
-        check_room(comm_cart)?;
+        check_address(comm_cart)?;
         let made = object.comm.cart_create(&dims, &periods, reorder != 0)?;
         give(mpi, made, &object, comm_cart)
     }
@@ -51,7 +51,7 @@ mpi! {
     fn MPI_Cart_sub(comm: Comm, remain_dims: In<c_int>, newcomm: Out<Comm>) on comm |mpi| {
         let object = mpi.comm(comm)?;
         let kept = booleans(remain_dims, object.comm.cart()?.dims().len())?;
-        check_room(newcomm)?;
+        check_address(newcomm)?;
         give(mpi, Some(object.comm.cart_sub(&kept)?), &object, newcomm)
     }
 
@@ -63,7 +63,7 @@ mpi! {
                     coords: Out<c_int>) on comm |mpi| {
         let object = mpi.comm(comm)?;
         let cart = object.comm.cart()?;
-        room_for_dimensions(cart.dims().len(), maxdims)?;
+        dimensions_fit(cart.dims().len(), maxdims)?;
         store(cart.dims(), dims)?;
         let rings: Vec<c_int> = cart.periods().iter().map(|&ring| ring.into()).collect();
         store(&rings, periods)?;
@@ -80,7 +80,7 @@ mpi! {
         let object = mpi.comm(comm)?;
         let cart = object.comm.cart()?;
         let found = cart.coords(rank)?;
-        room_for_dimensions(found.len(), maxdims)?;
+        dimensions_fit(found.len(), maxdims)?;
         store(&found, coords)
     }
 
@@ -116,14 +116,14 @@ fn grid(
     Ok((dims.array(count)?, booleans(periods, count)?))
 }
 
-fn room_for_dimensions(count: usize, maxdims: c_int) -> Result<(), Fault> {
+fn dimensions_fit(count: usize, maxdims: c_int) -> Result<(), Fault> {
     if dimensions(maxdims)? >= count {
         return Ok(());
     }
     Err(fault(MPI_ERR_DIMS, format!("there is room for {maxdims} of {count} dimensions")))
 }
 
-/// Stores a list where the program has room for it.
+/// Stores a list where the program has space for it.
 fn store(list: &[c_int], to: Out<c_int>) -> Result<(), Fault> {
     list.iter().enumerate().try_for_each(|(index, &one)| to.at(index).set(one))
 }

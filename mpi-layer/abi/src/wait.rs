@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 
 use bowline_mpi::Status as Received;
-use bowline_mpi::raw::{Search, search};
+use bowline_mpi::raw::{RequestSearch, search};
 
 use crate::arg::{In, Out};
 use crate::entry::mpi;
@@ -14,8 +14,8 @@ use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::Request;
 use crate::library::Library;
-use crate::request::{Seen, Told, length};
-use crate::status::StatusOut;
+use crate::library::requests::{Reported, Seen, length};
+use crate::library::status::StatusOut;
 
 /// The statuses of several requests, while they are reported.
 struct Statuses {
@@ -32,9 +32,9 @@ impl Statuses {
     }
 
     /// The next one.
-    fn put(&mut self, told: Told) {
-        self.array.at(self.count).put(told.status);
-        self.code(told.fault);
+    fn put(&mut self, reported: Reported) {
+        self.array.at(self.count).put(reported.status);
+        self.code(reported.fault);
     }
 
     /// The next one is a message that was received, or sent.
@@ -97,14 +97,14 @@ impl Library {
 
     /// Looks for the first complete request. Which one is reported is the library's choice; programs have come
     /// to expect the first, and `MPI_Waitsome` is for those that want all served alike.
-    fn search(&self, count: usize, requests: In<Request>) -> Result<Search, Fault> {
+    fn search(&self, count: usize, requests: In<Request>) -> Result<RequestSearch, Fault> {
         search(0..count, |index| Ok(self.requests.see(requests.at(index).get()?)?.standing()))
     }
 
     /// [`search`](Self::search), and another time after moving everything on.
-    fn search_moving(&self, count: usize, requests: In<Request>) -> Result<Search, Fault> {
+    fn search_moving(&self, count: usize, requests: In<Request>) -> Result<RequestSearch, Fault> {
         match self.search(count, requests)? {
-            Search::Busy => {
+            RequestSearch::Busy => {
                 self.world.comm.look();
                 self.search(count, requests)
             }
@@ -131,14 +131,14 @@ impl Library {
         self.all_done(count, requests)
     }
 
-    /// Tells of all requests, which are complete or inactive, or waits for them.
-    fn tell_all(
+    /// Reports all requests, which are complete or inactive, or waits for them.
+    fn report_all(
         &self,
         count: usize,
         requests: Out<Request>,
         statuses: StatusOut,
     ) -> Result<(), Fault> {
-        let mut told = Statuses::new(statuses);
+        let mut reported = Statuses::new(statuses);
         // What waits for a process that is gone may wait for ever, so that nothing is waited for then.
         let mut lost = false;
         for index in 0..count {
@@ -146,10 +146,10 @@ impl Library {
             let handle = place.get()?;
             if !lost && let Some(ended) = self.end_message(handle, place)? {
                 match ended {
-                    Ok(status) => told.received(status),
+                    Ok(status) => reported.received(status),
                     Err(one) => {
                         lost = one.is_of_lost();
-                        told.put(*one);
+                        reported.put(*one);
                     }
                 }
                 continue;
@@ -159,7 +159,7 @@ impl Library {
                     Seen::Idle => false,
                     Seen::Done => true,
                     Seen::Busy(_) => {
-                        told.pending();
+                        reported.pending();
                         continue;
                     }
                 }
@@ -167,18 +167,18 @@ impl Library {
                 self.wait_for(handle)?
             };
             if !active {
-                told.idle();
+                reported.idle();
                 continue;
             }
-            let one = self.requests.tell(handle, place)?;
+            let one = self.requests.report(handle, place)?;
             lost |= one.is_of_lost();
-            told.put(one);
+            reported.put(one);
         }
-        told.end()
+        reported.end()
     }
 
-    /// Tells of all complete requests; the others stay as they are.
-    fn tell_some(
+    /// Reports all complete requests; the others stay as they are.
+    fn report_some(
         &self,
         count: usize,
         requests: Out<Request>,
@@ -186,21 +186,21 @@ impl Library {
         indices: Out<c_int>,
         statuses: StatusOut,
     ) -> Result<(), Fault> {
-        let mut told = Statuses::new(statuses);
+        let mut reported = Statuses::new(statuses);
         for index in 0..count {
             let place = requests.at(index);
             let handle = place.get()?;
             if let Seen::Done = self.requests.see(handle)? {
-                indices.at(told.count).set(index as c_int)?;
-                told.put(self.requests.tell(handle, place)?);
+                indices.at(reported.count).set(index as c_int)?;
+                reported.put(self.requests.report(handle, place)?);
             }
         }
-        outcount.set(told.count as c_int)?;
-        told.end()
+        outcount.set(reported.count as c_int)?;
+        reported.end()
     }
 
     /// Stores which request was complete, and how it ended.
-    fn tell_one(
+    fn report_one(
         &self,
         index: usize,
         requests: Out<Request>,
@@ -209,14 +209,14 @@ impl Library {
     ) -> Result<(), Fault> {
         indx.set(index as c_int)?;
         let place = requests.at(index);
-        let told = self.requests.tell(place.get()?, place)?;
-        status.put(told.status);
-        told.outcome()
+        let reported = self.requests.report(place.get()?, place)?;
+        status.put(reported.status);
+        reported.outcome()
     }
 }
 
 /// The question whether a message can be taken back, the answer, and what each leaves to do.
-const LOOKS_AFTER_CANCEL: u32 = 4;
+const POLLS_AFTER_CANCEL: u32 = 4;
 
 /// Fails where a result has no place to go.
 fn places<const N: usize>(missing: [bool; N]) -> Result<(), Fault> {
@@ -230,29 +230,29 @@ mpi! {
     fn MPI_Wait(request: Out<Request>, status: StatusOut) |mpi| {
         let handle = request.get()?;
         if let Some(ended) = mpi.end_message(handle, request)? {
-            let told = match ended {
+            let reported = match ended {
                 Ok(received) => {
                     status.put_received(received);
                     return Ok(());
                 }
-                Err(told) => told,
+                Err(reported) => reported,
             };
-            status.put(told.status);
-            return told.outcome();
+            status.put(reported.status);
+            return reported.outcome();
         }
         if !mpi.wait_for(handle)? {
             status.put_empty();
             return Ok(());
         }
-        let told = mpi.requests.tell(handle, request)?;
-        status.put(told.status);
-        told.outcome()
+        let reported = mpi.requests.report(handle, request)?;
+        status.put(reported.status);
+        reported.outcome()
     }
 
     fn MPI_Test(request: Out<Request>, flag: Out<c_int>, status: StatusOut) |mpi| {
         let handle = request.get()?;
         places([flag.is_null()])?;
-        match mpi.look_for(handle)? {
+        match mpi.progress_and_see(handle)? {
             Seen::Busy(_) => flag.set(0),
             Seen::Idle => {
                 status.put_empty();
@@ -260,9 +260,9 @@ mpi! {
             }
             Seen::Done => {
                 flag.set(1)?;
-                let told = mpi.requests.tell(handle, request)?;
-                status.put(told.status);
-                told.outcome()
+                let reported = mpi.requests.report(handle, request)?;
+                status.put(reported.status);
+                reported.outcome()
             }
         }
     }
@@ -270,7 +270,7 @@ mpi! {
     fn MPI_Waitall(count: c_int, array_of_requests: Out<Request>,
                    array_of_statuses: StatusOut) |mpi| {
         let count = mpi.check_requests(count, array_of_requests.input())?;
-        mpi.tell_all(count, array_of_requests, array_of_statuses)
+        mpi.report_all(count, array_of_requests, array_of_statuses)
     }
 
     fn MPI_Testall(count: c_int, array_of_requests: Out<Request>, flag: Out<c_int>,
@@ -281,7 +281,7 @@ mpi! {
             return flag.set(0);
         }
         flag.set(1)?;
-        mpi.tell_all(count, array_of_requests, array_of_statuses)
+        mpi.report_all(count, array_of_requests, array_of_statuses)
     }
 
     fn MPI_Waitany(count: c_int, array_of_requests: Out<Request>, indx: Out<c_int>,
@@ -289,14 +289,14 @@ mpi! {
         let requests = array_of_requests.input();
         let count = mpi.check_requests(count, requests)?;
         places([indx.is_null()])?;
-        let mut found = Ok(Search::Busy);
+        let mut found = Ok(RequestSearch::Busy);
         mpi.world.comm.wait_until(|| {
             found = mpi.search(count, requests);
-            !matches!(found, Ok(Search::Busy))
+            !matches!(found, Ok(RequestSearch::Busy))
         });
         match found? {
-            Search::Found(index) => mpi.tell_one(index, array_of_requests, indx, status),
-            Search::Nothing | Search::Busy => {
+            RequestSearch::Found(index) => mpi.report_one(index, array_of_requests, indx, status),
+            RequestSearch::Nothing | RequestSearch::Busy => {
                 status.put_empty();
                 indx.set(MPI_UNDEFINED)
             }
@@ -308,16 +308,16 @@ mpi! {
         let count = mpi.check_requests(count, array_of_requests.input())?;
         places([indx.is_null(), flag.is_null()])?;
         match mpi.search_moving(count, array_of_requests.input())? {
-            Search::Found(index) => {
+            RequestSearch::Found(index) => {
                 flag.set(1)?;
-                mpi.tell_one(index, array_of_requests, indx, status)
+                mpi.report_one(index, array_of_requests, indx, status)
             }
-            Search::Nothing => {
+            RequestSearch::Nothing => {
                 status.put_empty();
                 flag.set(1)?;
                 indx.set(MPI_UNDEFINED)
             }
-            Search::Busy => {
+            RequestSearch::Busy => {
                 flag.set(0)?;
                 indx.set(MPI_UNDEFINED)
             }
@@ -329,14 +329,14 @@ mpi! {
         let requests = array_of_requests.input();
         let count = mpi.check_requests(incount, requests)?;
         places([outcount.is_null(), count > 0 && array_of_indices.is_null()])?;
-        let mut found = Ok(Search::Busy);
+        let mut found = Ok(RequestSearch::Busy);
         mpi.world.comm.wait_until(|| {
             found = mpi.search(count, requests);
-            !matches!(found, Ok(Search::Busy))
+            !matches!(found, Ok(RequestSearch::Busy))
         });
         match found? {
-            Search::Nothing => outcount.set(MPI_UNDEFINED),
-            _ => mpi.tell_some(count, array_of_requests, outcount, array_of_indices,
+            RequestSearch::Nothing => outcount.set(MPI_UNDEFINED),
+            _ => mpi.report_some(count, array_of_requests, outcount, array_of_indices,
                                array_of_statuses),
         }
     }
@@ -346,15 +346,15 @@ mpi! {
         let count = mpi.check_requests(incount, array_of_requests.input())?;
         places([outcount.is_null(), count > 0 && array_of_indices.is_null()])?;
         match mpi.search_moving(count, array_of_requests.input())? {
-            Search::Nothing => outcount.set(MPI_UNDEFINED),
-            _ => mpi.tell_some(count, array_of_requests, outcount, array_of_indices,
+            RequestSearch::Nothing => outcount.set(MPI_UNDEFINED),
+            _ => mpi.report_some(count, array_of_requests, outcount, array_of_indices,
                                array_of_statuses),
         }
     }
 
     fn MPI_Request_get_status(request: Request, flag: Out<c_int>, status: StatusOut) |mpi| {
         places([flag.is_null()])?;
-        match mpi.look_for(request)? {
+        match mpi.progress_and_see(request)? {
             Seen::Busy(_) => flag.set(0),
             Seen::Idle => {
                 status.put_empty();
@@ -392,18 +392,18 @@ mpi! {
         let count = mpi.check_requests(count, array_of_requests)?;
         places([indx.is_null(), flag.is_null()])?;
         match mpi.search_moving(count, array_of_requests)? {
-            Search::Found(index) => {
+            RequestSearch::Found(index) => {
                 flag.set(1)?;
                 let handle = array_of_requests.at(index).get()?;
                 status.put(mpi.requests.peek(handle)?.status);
                 indx.set(index as c_int)
             }
-            Search::Nothing => {
+            RequestSearch::Nothing => {
                 status.put_empty();
                 flag.set(1)?;
                 indx.set(MPI_UNDEFINED)
             }
-            Search::Busy => {
+            RequestSearch::Busy => {
                 flag.set(0)?;
                 indx.set(MPI_UNDEFINED)
             }
@@ -415,7 +415,7 @@ mpi! {
                                    array_of_statuses: StatusOut) |mpi| {
         let count = mpi.check_requests(incount, array_of_requests)?;
         places([outcount.is_null(), count > 0 && array_of_indices.is_null()])?;
-        if let Search::Nothing = mpi.search_moving(count, array_of_requests)? {
+        if let RequestSearch::Nothing = mpi.search_moving(count, array_of_requests)? {
             return outcount.set(MPI_UNDEFINED);
         }
         let mut found = 0;
@@ -440,7 +440,7 @@ mpi! {
         let handle = request.get()?;
         mpi.requests.cancel(handle)?;
         // A message to this rank itself is decided about here and now, without another one's help.
-        for _ in 0..LOOKS_AFTER_CANCEL {
+        for _ in 0..POLLS_AFTER_CANCEL {
             if !matches!(mpi.requests.see(handle)?, Seen::Busy(_)) {
                 break;
             }

@@ -33,7 +33,7 @@ cases! {
     persistent_requests_start_again,
     messages_are_looked_at_and_claimed,
     buffered_sends_have_room,
-    generalised_requests_end_when_told,
+    generalised_requests_end_when_completed,
     a_loop_of_tests_gives_its_processor_away,
     rules_that_no_chapter_has,
     a_program_of_cxx_finds_its_types,
@@ -53,7 +53,7 @@ cases! {
     a_tool_sees_calls_once,
     the_log_is_asked_for_by_a_variable,
     damaged_arguments_are_errors,
-    every_wrong_argument_of_every_function_is_told,
+    every_wrong_argument_of_every_function_is_reported,
     names_of_before_the_abi_are_there_on_demand,
     a_rank_that_does_not_finalise_has_failed,
     an_error_of_the_end_goes_to_the_handler,
@@ -142,7 +142,7 @@ fn buffered_sends_have_room() {
     [2, 3].into_iter().for_each(|ranks| passes(&job(ranks, "buffered.c", &[])));
 }
 
-fn generalised_requests_end_when_told() {
+fn generalised_requests_end_when_completed() {
     [1, 2].into_iter().for_each(|ranks| passes(&job(ranks, "general.c", &[])));
 }
 
@@ -266,7 +266,7 @@ fn damaged_arguments_are_errors() {
     passes(&job(2, "damage.c", &[]));
 }
 
-fn every_wrong_argument_of_every_function_is_told() {
+fn every_wrong_argument_of_every_function_is_reported() {
     let (calls, count) = crate::every::calls();
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("calls.h"), calls).expect("a file");

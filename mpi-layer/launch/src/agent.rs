@@ -6,7 +6,7 @@
 //!      │ ── Spec, Part, Program, ... ─► │
 //!      │ ── Go, when all have greeted ► │  reserves the node's memory, starts the ranks
 //!      │ ◄─── Started, for each rank ── │
-//!      │ ◄── Output, Put, AllIn, Ended  │  Running: what happens is told, orders are carried out
+//!      │ ◄── Output, Put, AllIn, Ended  │  Running: what happens is reported, orders are carried out
 //!      │ ── Put, Release, Dead, End ──► │
 //!      │ ◄──────────── Done ─────────── │  every rank has ended, all output was sent
 //!      │ ───────────── Bye ───────────► │  reaps them and leaves
@@ -18,16 +18,14 @@
 //!    leaves. A launcher that is stopped says so before (`Stop`).
 //! 3. Keys and values that ranks put stay on their node until the next barrier. Then every agent
 //!    sends what is new, and the launcher sends all of it to all.
-//! 4. Output is sent as far as the launcher has granted room: a reader that is slow stops the
+//! 4. Output is sent as far as the launcher has granted credit: a reader that is slow stops the
 //!    ranks that write, not the agent.
 //! 5. The agent decides nothing about the job. It marks its own dead at once and the dead of other
-//!    nodes when it is told.
+//!    nodes when it gets the order.
 //!
 //! [`wire`] has the messages. If the agent itself is killed, its guardian kills the ranks.
 
-pub(crate) mod channel;
-pub(crate) mod flow;
-pub mod wire;
+mod flow;
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -41,20 +39,17 @@ use rustix::process::Signal;
 
 use crate::bootstrap::{env::kvsname, secret};
 use crate::pmi::{NodeMapping, Server};
+use crate::protocol::PATIENCE_AT_START;
+use crate::protocol::channel::{Broken, Channel};
+use crate::protocol::wire::{self, FromAgent, Spec, ToAgent};
 use crate::run::guardian::Guardian;
-use crate::run::node::{Node, Told};
+use crate::run::node::{Node, Report};
 use crate::run::processors::{self, Machine};
 use crate::run::signals::Signals;
 use crate::run::spawn::{self, Input, Share};
 use crate::run::supervise::patience;
-use crate::run::{LaunchError, Part, RankEnd, RunOptions};
-use channel::{Broken, Channel};
+use crate::run::{LaunchError, Part, RunOptions};
 use flow::{Inflow, Outflow};
-use wire::{FromAgent, Spec, ToAgent};
-
-/// The time that the beginning of a conversation may take: a login over a network, and memory
-/// that has to be reserved.
-pub(crate) const PATIENCE_AT_START: Duration = Duration::from_secs(30);
 
 /// Serves one job on the standard streams; returns the exit code for the process.
 ///
@@ -227,7 +222,7 @@ fn hear_spec(
             (ToAgent::Alive, _) => {}
             (ToAgent::Go { cpus }, Some(_)) => {
                 let fits = cpus.is_empty() || cpus.len() == spec.local as usize;
-                if !fits || cpus.iter().any(|cpu| *cpu as usize >= processors::SET_MAX * 8) {
+                if !fits || cpus.iter().any(|cpu| *cpu as usize >= wire::SET_MAX * 8) {
                     return Err(Broken::Unexpected("processors that there are not").into());
                 }
                 options.take_parts(parts);
@@ -299,7 +294,7 @@ impl Agent {
 
     /// Until the launcher says goodbye.
     fn run(&mut self) -> Result<(), Failed> {
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         loop {
             self.channel.flush()?;
             let ready = self.wait()?;
@@ -310,17 +305,17 @@ impl Agent {
                 if matches!(message, ToAgent::Bye) {
                     return Ok(());
                 }
-                self.obey(message, &mut told)?;
+                self.obey(message, &mut reports)?;
             }
             if ready {
-                self.node.act(&mut told);
+                self.node.act(&mut reports);
             }
-            self.node.look_at_the_clock(Instant::now());
-            self.report(&mut told);
+            self.node.check_timers(Instant::now());
+            self.report(&mut reports);
             let channel = &mut self.channel;
             self.outflow.step(|message| channel.send(|out| message.encode(out)));
             self.inflow.step(|message| channel.send(|out| message.encode(out)));
-            self.look_whether_done();
+            self.check_whether_done();
             speak(&mut self.channel)?;
         }
     }
@@ -337,7 +332,7 @@ impl Agent {
         Ok(!fds.last().expect("the node is the last").revents().is_empty())
     }
 
-    fn obey(&mut self, message: ToAgent, told: &mut Vec<Told>) -> Result<(), Broken> {
+    fn obey(&mut self, message: ToAgent, reports: &mut Vec<Report>) -> Result<(), Broken> {
         match message {
             ToAgent::Signal(number) => {
                 if let Some(signal) = Signal::from_named_raw(number) {
@@ -352,7 +347,7 @@ impl Agent {
             ToAgent::Kill => self.node.kill(),
             ToAgent::Dead { rank } => self.node.dead_elsewhere(rank),
             ToAgent::Put { key, value } => self.node.merge(key, value),
-            ToAgent::BarrierOut => self.node.release(told),
+            ToAgent::BarrierOut => self.node.release(reports),
             ToAgent::Input(bytes) => self.inflow.take(&bytes)?,
             ToAgent::InputEnd => self.inflow.end(),
             ToAgent::Taken(bytes) => self.outflow.grant(bytes),
@@ -368,25 +363,25 @@ impl Agent {
         Ok(())
     }
 
-    fn report(&mut self, told: &mut Vec<Told>) {
-        for told in told.drain(..) {
-            let message = match told {
-                Told::Ended { rank, end } => {
-                    let (how, code) = to_wire(end);
+    fn report(&mut self, reports: &mut Vec<Report>) {
+        for report in reports.drain(..) {
+            let message = match report {
+                Report::Ended { rank, end } => {
+                    let (how, code) = end.to_wire();
                     // What the rank has written comes before its end.
                     let channel = &mut self.channel;
                     self.outflow.step(|message| channel.send(|out| message.encode(out)));
                     FromAgent::Ended { rank, how, code }
                 }
-                Told::Aborted { rank, code, message } => {
+                Report::Aborted { rank, code, message } => {
                     FromAgent::Aborted { rank, code, message: short(message) }
                 }
-                Told::Misbehaved { rank, what } => {
+                Report::Misbehaved { rank, what } => {
                     FromAgent::Misbehaved { rank, what: short(what) }
                 }
-                Told::Stuck { gone, waiting } => FromAgent::Stuck { gone, waiting },
-                Told::Left { rank } => FromAgent::Left { rank },
-                Told::AllIn => {
+                Report::Stuck { gone, waiting } => FromAgent::Stuck { gone, waiting },
+                Report::Left { rank } => FromAgent::Left { rank },
+                Report::AllIn => {
                     for (key, value) in self.node.take_fresh() {
                         self.channel.send(|out| FromAgent::Put { key, value }.encode(out));
                     }
@@ -397,7 +392,7 @@ impl Agent {
         }
     }
 
-    fn look_whether_done(&mut self) {
+    fn check_whether_done(&mut self) {
         if self.is_done || !self.node.is_over() {
             return;
         }
@@ -420,24 +415,5 @@ fn short(text: String) -> String {
     match text.len() <= wire::PIECE {
         true => text,
         false => text.chars().take(wire::PIECE / 4).collect(),
-    }
-}
-
-fn to_wire(end: RankEnd) -> (u8, i32) {
-    match end {
-        RankEnd::Exited(code) => (0, code),
-        RankEnd::Unfinalized(code) => (1, code),
-        RankEnd::Killed(signal) => (2, signal),
-        RankEnd::Unknown | RankEnd::Lost => (3, 0),
-    }
-}
-
-/// How a rank has ended, as an agent says it.
-pub(crate) fn from_wire(how: u8, code: i32) -> RankEnd {
-    match how {
-        0 => RankEnd::Exited(code),
-        1 => RankEnd::Unfinalized(code),
-        2 => RankEnd::Killed(code & 0x7f),
-        _ => RankEnd::Unknown,
     }
 }

@@ -1,7 +1,7 @@
 //! What a rank calls first: who it is, who is beside it, and the memory they share.
 //!
 //! ```text
-//!   PMI_FD, BOWLINE_JOB_FD  bowline run: the memory is inherited, the launcher tells of deaths
+//!   PMI_FD, BOWLINE_JOB_FD  bowline run: the memory is inherited, the launcher reports deaths
 //!   PMI_FD                  another PMI-1 manager: the lowest rank of each node makes the memory,
 //!                           the others take its descriptor; each watches the others' pidfds
 //!   PMIX_NAMESPACE          a PMIx manager: the same, by libpmix, which is opened for it
@@ -9,7 +9,7 @@
 //!   none of them            a world of one rank
 //! ```
 //!
-//! [`bootstrap`] attaches the rank to the memory. What the ranks tell each other next (transport
+//! [`bootstrap`] attaches the rank to the memory. What the ranks exchange next (transport
 //! addresses) goes through the [`Kvs`], and is sure to be seen after a barrier. It starts no
 //! transport and prints nothing.
 
@@ -99,7 +99,7 @@ pub struct Bootstrap {
     /// it who they are where a network lies between them. The launcher draws it, or rank 0 where
     /// the launcher is another's. It travels by the process manager and is never printed.
     pub secret: [u8; 32],
-    /// What ranks tell each other at the start.
+    /// What ranks exchange at the start.
     pub kvs: Box<dyn Kvs>,
     /// Present where no launcher marks the dead: the rank must call it now and then.
     pub death_watch: Option<DeathWatch>,
@@ -137,7 +137,7 @@ pub fn bootstrap(need: &Need) -> Result<Bootstrap, BootError> {
     if env.has(env::PMI_FD) && (!pmix || is_open_socket(&env)) {
         let client = Client::connect(take_descriptor(&env, env::PMI_FD)?)?;
         // A launcher that runs as a rank of `bowline run` passes on variables that are not meant
-        // for its own ranks; whose they are, the manager's key-value space tells.
+        // for its own ranks; whose they are is in the manager's key-value space.
         if env.has(env::JOB_FD) && client.kvsname() == env::kvsname(env.hex(env::JOB_ID)?) {
             inherited(&env, client, need)
         } else {

@@ -9,7 +9,7 @@
 //! - [`bootstrap`] is what a rank calls first: it finds out who the rank is, under `bowline run`,
 //!   under another PMI-1 process manager (Hydra), or alone.
 //!
-//! [`pmi`] is the wire protocol between the two, usable with programs and launchers of others.
+//! [`protocol`] is what launcher and agents say to each other. [`pmi`] is the wire protocol of ranks, usable with programs and launchers of others.
 //!
 //! ```no_run
 //! use bowline_launch::run::{RunOptions, run};
@@ -27,4 +27,5 @@
 pub mod agent;
 pub mod bootstrap;
 pub mod pmi;
+pub mod protocol;
 pub mod run;

@@ -15,7 +15,7 @@ mod wire;
 
 pub use client::{Client, PmiError};
 pub use mapping::{MappingError, NodeMapping};
-pub use server::{Event, Server};
+pub use server::{Server, ServerEvent};
 pub(crate) use wire::take_line;
 pub use wire::{
     Command, KEY_MAX, LINE_MAX, NAME_MAX, ParseError, SpawnLine, VALUE_MAX, parse, parse_spawn_line,

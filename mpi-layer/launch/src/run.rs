@@ -7,7 +7,7 @@
 //!
 //! **Failure.** A rank fails when it is killed, exits with another code than 0, or ends after it
 //! joined the job (attached to the memory, or said `init` by PMI) without leaving it. The first
-//! failure decides the job's exit code and is told in one sentence on the standard error stream.
+//! failure decides the job's exit code and is reported in one sentence on the standard error stream.
 //! With [`OnFailure::Abort`] everybody else is ended too; with [`OnFailure::Continue`] the dead
 //! rank is marked in the job's memory and the others go on.
 //!
@@ -21,7 +21,7 @@
 //! use it.
 //!
 //! **Several hosts.** An agent on each host (see [`agent`](crate::agent)) does there what the
-//! launcher does here for one machine, and tells the launcher, which decides. Launcher and agent
+//! launcher does here for one machine, and reports to the launcher, which decides. Launcher and agent
 //! talk over the standard streams of the command that started the agent, `ssh` or any other. A
 //! host that closes its connection or is silent for [`RunOptions::host_timeout`] is lost: all its
 //! ranks count as dead. An agent that loses its launcher ends its ranks.
@@ -71,7 +71,7 @@ pub enum OnFailure {
     /// The job ends.
     #[default]
     Abort,
-    /// The others are told and go on.
+    /// The others are notified and go on.
     Continue,
 }
 
@@ -108,9 +108,9 @@ pub struct RunOptions {
     pub label: bool,
     /// What a failure means. Default: the job ends.
     pub on_failure: OnFailure,
-    /// Whether the first failure is told on the standard error stream. Default yes; who expects one
-    /// finds it in the report.
-    pub tell: bool,
+    /// Whether the first failure is printed on the standard error stream. Default yes; the report has it
+    /// in any case.
+    pub prints_failure: bool,
     /// Processors; `None` binds to cores when there are enough of them and not at all otherwise.
     pub bind: Option<Bind>,
     /// Longest duration of the job. Default none.
@@ -145,7 +145,7 @@ impl RunOptions {
             area_bytes: 0,
             label: false,
             on_failure: OnFailure::Abort,
-            tell: true,
+            prints_failure: true,
             bind: None,
             timeout: None,
             grace: Duration::from_secs(2),
@@ -163,7 +163,7 @@ impl RunOptions {
 pub struct ExitReport {
     /// Exit code for the launcher: 0, or that of the first failure.
     pub code: i32,
-    /// The first failure, which has been told already unless [`RunOptions::tell`] is off.
+    /// The first failure, which has been printed already unless [`RunOptions::prints_failure`] is off.
     pub failure: Option<Failure>,
     /// How each rank ended, by rank.
     pub ends: Vec<RankEnd>,

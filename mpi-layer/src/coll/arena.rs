@@ -7,13 +7,15 @@
 
 use std::marker::PhantomData;
 
+use bowline_base::copy::copy_bytes;
 use bowline_ucp::{Envelope, Ep, MatchSpec, OpError};
 
-use super::engine::{Combine, Operands};
-use super::memory::{Flight, Region, Spaces, Stage, outcome};
 use crate::error::MpiError;
 use crate::handles;
-use crate::process::{Process, Workspace};
+use crate::op::operands::{Combine, Operands};
+use crate::process::Process;
+use crate::steps::memory::{Own, Region, Spaces, Stage, outcome};
+use crate::workspace::Workspace;
 use bowline_model::coll::plan::{Space, Span};
 
 /// The buffers that a collective is called with, for as long as it takes.
@@ -92,7 +94,7 @@ impl<'a> Buffers<'a> {
         assert!(!from.overlaps(into), "copies do not overlap: {from:?}, {into:?}");
         assert!(into.space == Space::Output, "the input is never written");
         // SAFETY: both spans lie inside their buffers, do not overlap, and the output can be written.
-        unsafe { self.start(into).copy_from_nonoverlapping(self.start(from), from.len) };
+        unsafe { copy_bytes(self.start(from), self.start(into), from.len) };
     }
 
     /// Lets `combine` do `right = left OP right`: left is of the input, right of the output.
@@ -111,7 +113,7 @@ impl<'a> Buffers<'a> {
     pub(crate) fn read(&self, span: Span, out: &mut [u8]) {
         assert_eq!(span.len, out.len(), "copies keep the length");
         // SAFETY: the span lies inside its buffer, which can be read; `out` is the caller's alone.
-        unsafe { out.as_mut_ptr().copy_from_nonoverlapping(self.start(span), span.len) };
+        unsafe { copy_bytes(self.start(span), out.as_mut_ptr(), span.len) };
     }
 
     /// Copies to a span of the output.
@@ -120,13 +122,14 @@ impl<'a> Buffers<'a> {
         assert_eq!(span.len, from.len(), "copies keep the length");
         assert!(span.space == Space::Output, "the input is never written");
         // SAFETY: as in `read`; the output can be written and is nobody else's.
-        unsafe { self.start(span).copy_from_nonoverlapping(from.as_ptr(), span.len) };
+        unsafe { copy_bytes(from.as_ptr(), self.start(span), span.len) };
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Arena<'a> {
     process: &'a Process,
+    own: Own,
     spaces: Spaces,
     /// Its list of operations is the workspace's.
     stage: Stage,
@@ -136,13 +139,18 @@ pub(crate) struct Arena<'a> {
 
 impl<'a> Arena<'a> {
     /// An arena over the user's buffers and `scratch` bytes of the library's.
-    pub(crate) fn new(process: &'a Process, buffers: Buffers<'a>, scratch: usize) -> Self {
+    pub(crate) fn new(
+        process: &'a Process,
+        own: Own,
+        buffers: Buffers<'a>,
+        scratch: usize,
+    ) -> Self {
         let mut workspace = process.take_workspace();
         let stage = Stage::new(std::mem::take(&mut workspace.flights));
         // SAFETY: the buffers are as promised for `'a`, and the workspace is the arena's. Both outlive what is under
         // way (rule 2).
         let spaces = unsafe { Spaces::new(buffers.regions(), &mut workspace, scratch) };
-        Self { process, spaces, stage, workspace, memory: PhantomData }
+        Self { process, own, spaces, stage, workspace, memory: PhantomData }
     }
 
     /// Starts a send of a span.
@@ -154,7 +162,21 @@ impl<'a> Arena<'a> {
     /// Starts a receive into a span.
     #[inline]
     pub(crate) fn recv(&mut self, spec: MatchSpec, span: Span) -> Result<(), OpError> {
-        self.stage.recv(&self.process.worker, &self.spaces, spec, span)
+        // The collective is waited for in the call that begins it, so that nobody has to look for its messages.
+        let worker = &self.process.worker;
+        self.stage.recv(&self.spaces, spec, span, |buffer| worker.recv_awaited(spec, buffer))
+    }
+
+    /// Cancels the operations of all tracks and waits for their ends; those that have not matched are replaced by
+    /// empty ones (rule 3 of [`memory`](crate::steps::memory)).
+    #[cold]
+    pub(crate) fn give_up(&mut self) {
+        self.stage.empties = true;
+        self.stage.cancel(&self.process.worker, 0);
+        if let Err(error) = self.land(None) {
+            tracing::debug!("a collective goes on without bytes: {error}");
+        }
+        self.stage.end();
     }
 
     /// Waits for all operations under way. After the first failure what has not matched is
@@ -187,17 +209,20 @@ impl<'a> Arena<'a> {
     fn land(&mut self, track: Option<u8>) -> Result<(), MpiError> {
         let worker = &self.process.worker;
         let (mut result, mut next, mut left) = (Ok(()), 0, 0);
-        while let Some(&Flight { id, span, receive, track: of }) = self.stage.flights.get(next) {
+        while let Some(&flight) = self.stage.flights.get(next) {
             next += 1;
-            if track.is_some_and(|track| track != of) {
+            if track.is_some_and(|track| track != flight.track) {
                 left += 1;
                 continue;
             }
-            let status = handles::complete(self.process, id);
-            let ended = outcome(status.length, status.outcome, receive.then_some(span));
-            if result.is_ok() && ended.is_err() {
-                result = ended;
-                self.stage.cancel(worker, next);
+            let status = handles::complete(self.process, flight.id);
+            if let Err(error) = outcome(status.length, status.outcome, flight.received()) {
+                if result.is_ok() {
+                    result = Err(error);
+                    self.stage.empties |= error.is_own();
+                    self.stage.cancel(worker, next);
+                }
+                self.stage.replace(worker, self.own, &flight, status.outcome);
             }
         }
         if left == 0 {

@@ -7,7 +7,7 @@
 use super::arena::Buffers;
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
-use crate::error::MpiError;
+use crate::error::{MpiError, length};
 use bowline_model::coll::blocks::{Blocks, Even, Placed};
 use bowline_model::coll::choice::Shape;
 use bowline_model::coll::plan::{Space, Span};
@@ -77,19 +77,6 @@ impl<'a> Partition<'a> {
     }
 }
 
-/// Success when a buffer has the length that it needs.
-#[inline]
-pub(crate) const fn length(
-    what: &'static str,
-    expected: usize,
-    got: usize,
-) -> Result<(), MpiError> {
-    if expected == got {
-        return Ok(());
-    }
-    Err(MpiError::InvalidLength { what, expected, got })
-}
-
 /// Success when a buffer holds a block of `block` elements for each rank.
 pub(crate) fn blocks_length(
     what: &'static str,
@@ -136,7 +123,7 @@ impl Communicator {
     /// `input`. `output` counts at the root only. (`MPI_Gather`)
     ///
     /// # Errors
-    /// [`MpiError::InvalidRoot`]; [`MpiError::InvalidLength`] when the root's output has not room
+    /// [`MpiError::InvalidRoot`]; [`MpiError::InvalidLength`] when the root's output has not space
     /// for exactly all blocks; [`MpiError::CountMismatch`] when ranks give different lengths; a
     /// member's failure.
     pub fn gather<T: Datatype>(
@@ -236,7 +223,7 @@ impl Communicator {
     /// Collects blocks of one length at all ranks. (`MPI_Allgather`)
     ///
     /// # Errors
-    /// [`MpiError::InvalidLength`] when the output has not room for exactly all blocks;
+    /// [`MpiError::InvalidLength`] when the output has not space for exactly all blocks;
     /// [`MpiError::CountMismatch`] when ranks give different lengths; a member's failure.
     pub fn allgather<T: Datatype>(&self, input: &[T], output: &mut [T]) -> Result<(), MpiError> {
         blocks_length("the output of allgather", self.inner.size, input.len(), output.len())?;

@@ -1,80 +1,18 @@
 //! The interpreter of plans that communicates: blocking, one stage after the other.
 //!
-//! It turns ranks into endpoints and phases into tags; memory is the business of the arena.
-
-use std::marker::PhantomData;
+//! It makes endpoints of ranks and tags of phases; memory is the business of the arena. A plan that has failed for a
+//! reason of its own goes on to its end without bytes and without waits, so that no other rank waits for this
+//! one (rule 3 of [`memory`](crate::steps::memory)); [`Engine::end`] says how it ended.
 
 use bowline_ucp::{Envelope, MatchSpec, OpError};
 
 use super::arena::{Arena, Buffers};
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
+use crate::op::operands::Combine;
+use crate::steps::memory::{Own, recv_empty, send_empty};
 use crate::tags;
 use bowline_model::coll::plan::{Plan, Span};
-
-/// Two vectors in memory that are to become one: `right = left OP right`.
-#[derive(Debug)]
-pub struct Operands<'a> {
-    left: *const u8,
-    right: *mut u8,
-    len: usize,
-    memory: PhantomData<&'a mut [u8]>,
-}
-
-impl<'a> Operands<'a> {
-    /// The operands at two addresses.
-    ///
-    /// # Safety
-    /// During `'a`, `len` bytes at `left` can be read and nobody writes them; `len` bytes at `right` can
-    /// be read and written and nobody else uses them. They do not overlap.
-    #[inline]
-    pub unsafe fn new(left: *const u8, right: *mut u8, len: usize) -> Self {
-        Self { left, right, len, memory: PhantomData }
-    }
-
-    /// The operands in two slices, which have one length.
-    #[inline]
-    pub(crate) fn of(left: &'a [u8], right: &'a mut [u8]) -> Self {
-        let len = left.len().min(right.len());
-        Self { left: left.as_ptr(), right: right.as_mut_ptr(), len, memory: PhantomData }
-    }
-
-    /// Where the contributions of lower ranks are.
-    #[inline]
-    pub fn left(&self) -> *const u8 {
-        self.left
-    }
-
-    /// Where those of higher ranks are, and where the result goes.
-    #[inline]
-    pub fn right(&self) -> *mut u8 {
-        self.right
-    }
-
-    /// Bytes of each: those of whole elements.
-    #[inline]
-    #[expect(clippy::len_without_is_empty, reason = "nobody combines nothing")]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The operands as slices.
-    ///
-    /// # Safety
-    /// All bytes are initialised.
-    #[inline]
-    pub(crate) unsafe fn slices(self) -> (&'a [u8], &'a mut [u8]) {
-        // SAFETY: the maker has promised that the memory is there for `'a`, that the left operand is only
-        // read and the right one is nobody else's; the caller says that it is initialised.
-        unsafe {
-            let left = std::slice::from_raw_parts(self.left, self.len);
-            (left, std::slice::from_raw_parts_mut(self.right, self.len))
-        }
-    }
-}
-
-/// A reduction on bytes.
-pub(crate) type Combine<'a> = &'a dyn Fn(Operands<'_>);
 
 pub(crate) struct Engine<'a> {
     comm: &'a CommInner,
@@ -83,6 +21,8 @@ pub(crate) struct Engine<'a> {
     /// The tag of phase 0.
     base: u64,
     tag: u64,
+    /// Why the plan goes on without bytes.
+    failed: Option<MpiError>,
 }
 
 impl Communicator {
@@ -96,13 +36,13 @@ impl Communicator {
     ) -> Engine<'a> {
         let comm = &*self.inner;
         let base = tags::collective(comm.generation, comm.next_sequence());
-        let arena = Arena::new(&comm.process, buffers, scratch);
-        Engine { comm, arena, combine, base, tag: base }
+        let arena = Arena::new(&comm.process, comm.own(), buffers, scratch);
+        Engine { comm, arena, combine, base, tag: base, failed: None }
     }
 }
 
 /// Looks for a death that a partner knows of already.
-const LOOKS: u32 = 1000;
+const POLLS: u32 = 1000;
 
 impl CommInner {
     /// Why a partner refused what it was sent in a collective with this tag: it knows of a member's death,
@@ -111,7 +51,7 @@ impl CommInner {
     pub(super) fn refusal(&self, tag: u64) -> MpiError {
         let spec = self.stage_spec(None, tag);
         let worker = &self.process.worker;
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             if let Err(death) = worker.check(&spec) {
                 return death.into();
             }
@@ -119,6 +59,12 @@ impl CommInner {
             std::thread::yield_now();
         }
         MpiError::Protocol(OpError::BadRemote)
+    }
+
+    /// Where messages of collectives match, and this rank there.
+    #[inline]
+    pub(super) fn own(&self) -> Own {
+        Own { space: self.collective_space(), rank: self.rank }
     }
 
     /// What a message of a collective from a rank looks like.
@@ -134,6 +80,31 @@ impl CommInner {
     }
 }
 
+impl Engine<'_> {
+    /// How the plan has ended, of which `followed` says whether it came to its end.
+    #[inline]
+    pub(crate) fn end(self, followed: Result<(), MpiError>) -> Result<(), MpiError> {
+        match self.failed {
+            Some(error) => Err(error),
+            None => followed,
+        }
+    }
+
+    /// Operations under way have failed: goes on without bytes, or ends, as `error` wants.
+    #[cold]
+    fn fail(&mut self, error: MpiError) -> Result<(), MpiError> {
+        if error == MpiError::Protocol(OpError::BadRemote) {
+            return Err(self.comm.refusal(self.tag));
+        }
+        if !error.is_own() {
+            return Err(error);
+        }
+        self.arena.give_up();
+        self.failed = Some(error);
+        Ok(())
+    }
+}
+
 impl Plan for Engine<'_> {
     type Error = MpiError;
 
@@ -141,30 +112,52 @@ impl Plan for Engine<'_> {
     fn send(&mut self, to: u32, from: Span) -> Result<(), MpiError> {
         let comm = self.comm;
         let ep = comm.endpoint(to)?;
-        Ok(self.arena.send(ep, comm.stage_envelope(self.tag), from)?)
-    }
-
-    #[inline]
-    fn recv(&mut self, from: u32, into: Span) -> Result<(), MpiError> {
-        let spec = self.comm.stage_spec(Some(from), self.tag);
-        Ok(self.arena.recv(spec, into)?)
-    }
-
-    #[inline]
-    fn wait(&mut self) -> Result<(), MpiError> {
-        match self.arena.wait() {
-            Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.comm.refusal(self.tag)),
-            outcome => outcome,
+        let envelope = comm.stage_envelope(self.tag);
+        if self.failed.is_some() {
+            send_empty(&comm.process.worker, ep, envelope);
+            return Ok(());
+        }
+        match self.arena.send(ep, envelope, from) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.fail(error.into())?;
+                self.send(to, from)
+            }
         }
     }
 
     #[inline]
+    fn recv(&mut self, from: u32, into: Span) -> Result<(), MpiError> {
+        if self.failed.is_some() {
+            recv_empty(&self.comm.process.worker, self.comm.stage_spec(Some(from), self.tag));
+            return Ok(());
+        }
+        match self.arena.recv(self.comm.stage_spec(Some(from), self.tag), into) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                self.fail(error.into())?;
+                self.recv(from, into)
+            }
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self) -> Result<(), MpiError> {
+        self.arena.wait().or_else(|error| self.fail(error))
+    }
+
+    #[inline]
     fn copy(&mut self, from: Span, into: Span) {
-        self.arena.copy(from, into);
+        if self.failed.is_none() {
+            self.arena.copy(from, into);
+        }
     }
 
     #[inline]
     fn reduce(&mut self, left: Span, right: Span) {
+        if self.failed.is_some() {
+            return;
+        }
         let combine = self.combine.expect("plans with reductions are run with an operation");
         self.arena.reduce(left, right, combine);
     }
@@ -180,9 +173,6 @@ impl Plan for Engine<'_> {
     }
 
     fn join(&mut self) -> Result<(), MpiError> {
-        match self.arena.join() {
-            Err(MpiError::Protocol(OpError::BadRemote)) => Err(self.comm.refusal(self.tag)),
-            outcome => outcome,
-        }
+        self.arena.join().or_else(|error| self.fail(error))
     }
 }

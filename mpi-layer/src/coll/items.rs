@@ -9,10 +9,10 @@ use std::sync::Arc;
 use bowline_base::layout::Layout;
 
 use super::calls::Partition;
-use super::engine::Operands;
 use super::raw::{Data, ReduceOp};
 use crate::datatype::{Datatype, items_of, items_of_mut};
 use crate::op::Operation;
+use crate::op::operands::Operands;
 
 /// The elements of a slice that is read.
 pub(crate) fn read<T: Datatype>(items: &[T]) -> Data {

@@ -9,12 +9,12 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::calls::length;
 use super::items::{data, read, written};
 use super::raw::{Data, Now};
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
+use crate::error::length;
 use crate::handles::OwnedItems;
 
 /// Elements of any type that are sent to one rank or neighbour: made of a slice by `into`.

@@ -13,7 +13,6 @@ mod dense;
 mod edges;
 mod greatest;
 mod neighbor;
-mod op;
 mod reduce;
 
 use self::call::sealed::Open;
@@ -22,12 +21,11 @@ pub use self::edges::Data;
 pub(crate) use self::edges::Side;
 use self::edges::{Cut, Source, Target, Unused};
 pub(crate) use self::greatest::Greatest;
-pub(super) use self::op::Predefined;
-pub use self::op::ReduceOp;
 pub use self::reduce::reduce_local;
 use super::spans::Follow;
 use crate::comm::Communicator;
 use crate::error::MpiError;
+pub(crate) use crate::op::reduce_op::ReduceOp;
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::plan::{Space, Span};
 
@@ -380,9 +378,9 @@ impl Communicator {
 
 /// Success when both sides of an exchange of this rank with itself have one length.
 #[inline]
-fn same(room: usize, own: usize) -> Result<(), MpiError> {
-    if room == own {
+fn same(capacity: usize, own: usize) -> Result<(), MpiError> {
+    if capacity == own {
         return Ok(());
     }
-    Err(MpiError::CountMismatch { expected: room as u64, got: own as u64 })
+    Err(MpiError::CountMismatch { expected: capacity as u64, got: own as u64 })
 }

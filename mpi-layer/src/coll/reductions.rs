@@ -5,13 +5,14 @@
 //! not declared commutative; results are the same on all ranks and in every run.
 
 use super::arena::Buffers;
-use super::calls::{blocks_length, length};
-use super::engine::Operands;
+use super::calls::blocks_length;
 use super::spans::Reduction;
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut, items_of, items_of_mut};
 use crate::error::MpiError;
+use crate::error::length;
 use crate::op::Operation;
+use crate::op::operands::Operands;
 use bowline_model::coll::blocks::{Blocks, Even, Packed};
 use bowline_model::coll::plan::{Space, Span};
 

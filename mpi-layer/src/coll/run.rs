@@ -10,39 +10,37 @@
 //! operation. The program's memory is the program's, which leaves it alone while the run is active. (2) `advance`
 //! carries out steps until one waits for a message; it waits for nothing itself, and may be called inside of any
 //! other call. (3) A step that fails cancels what is under way, and the run ends when all of that has ended. What
-//! a rank's failure means to others is the business of the communicator's space, as for blocking collectives.
-//! (4) A run that is dropped while it is active cancels what is under way and waits for that, since the memory is
-//! in use so long. (5) Where the rank has a helper thread, that carries out steps as well ([`helped`]): those that
+//! the death of a rank means to others is the business of the communicator's space, as for blocking collectives; after
+//! a failure of this rank's own the rest of the steps is carried out without bytes, so that the others fail, too,
+//! in place of waiting for it (rule 3 of [`memory`](crate::steps::memory)).
+//! (4) A run that is dropped while it is active fails in this way and waits for its end, since the memory is
+//! in use so long. (5) Where the rank has a helper thread, that carries out steps as well ([`helped`](crate::steps::helped)): those that
 //! need no code of the program's. The end of a run, with what is unpacked then, is the rank's. (6) One that has
-//! failed fails at each later start with the same error, and sends nothing: messages of the start that failed may
-//! still come, and none tells of which start it is.
+//! failed fails at each later start with the same error, and sends no bytes: messages of the start that failed may
+//! still come, and none says of which start it is.
 //! Why it is so: `docs/decisions/0022-collectives-in-the-background.md`, and for (5)
 //! `docs/decisions/0025-collectives-beside-the-rank.md`.
-
-mod core;
-mod helped;
 
 use bowline_base::sync::atomic::AtomicBool;
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bowline_base::repeat::Repeat;
 use bowline_ucp::OpError;
 
-use self::core::{Core, Ended, Names, Shared};
 use super::arena::Buffers;
-use super::memory::Spaces;
 use super::raw::{ReduceOp, Side};
 use super::spans::Recorded;
 use crate::comm::Communicator;
 use crate::error::MpiError;
-use crate::handles;
+use crate::process::Background;
 use crate::record::{Call, Series};
+use crate::steps::core::{Core, Ended, Names, Shared};
+use crate::steps::memory::Spaces;
 use crate::tags;
-
-pub(crate) use self::helped::Helped;
+use crate::unwinding::without_unwinding;
 
 /// A collective in the background, which may be one that is started again and again.
 pub struct Run {
@@ -92,7 +90,7 @@ impl Run {
         // The number is taken in any case, since other ranks may have succeeded.
         let tag = comm.inner.next_tag(again);
         let steps = recorded.recorder.finish().ok_or(MpiError::BeyondReach)?;
-        let names = Names { space: comm.inner.collective_space(), rank: comm.inner.rank, tag };
+        let names = Names { own: comm.inner.own(), tag };
         let series = match again {
             true => Series::Persistent(tags::number(tag)),
             false => Series::Nonblocking,
@@ -124,7 +122,7 @@ impl Run {
         if !matches!(self.state.get(), State::Idle) {
             return false;
         }
-        if let Some(error) = self.failed.get() {
+        if let Some(error) = self.failed.get().filter(|error| !error.is_own()) {
             self.state.set(State::Ended(Err(error)));
             return true;
         }
@@ -162,6 +160,10 @@ impl Run {
                 core.find_peers(|rank| self.comm.inner.endpoint(rank));
                 // SAFETY: as above.
                 unsafe { core.start(spaces, workspace) };
+                if let Some(error) = self.failed.get() {
+                    // Rule 6; others may have started it again.
+                    core.give_up(&process.worker, error);
+                }
             }
         });
         self.state.set(State::Active);
@@ -169,43 +171,28 @@ impl Run {
             // Before the first step: what comes behind it is the helper's to see, which nobody wakes for that.
             helped.add(&self.shared);
             if input.1.saturating_add(output.1) >= LEFT_TO_HELPER {
-                process.add_run(self);
+                process.add_run(self.weak());
                 process.worker.call_progress_thread();
                 return;
             }
         }
         if self.advance() {
-            process.add_run(self);
+            process.add_run(self.weak());
         }
     }
 
-    /// Works on the core, after whoever does now. What `act` does may be repeated.
+    fn weak(self: &Rc<Self>) -> Weak<dyn Background> {
+        // Named, since it is only turned into one of a trait once it is weak.
+        let this: Weak<Self> = Rc::downgrade(self);
+        this
+    }
+
+    /// Works on the core, after the thread that does now. What `act` does may be repeated.
     fn alone(&self, mut act: impl FnMut(&mut Core)) {
         // A helper does a few steps at most.
         while !self.shared.core.work(&mut act) {
             bowline_base::sync::yield_now();
         }
-    }
-
-    /// Carries out steps as far as they come. Whether it is still under way.
-    pub(crate) fn advance(&self) -> bool {
-        if !matches!(self.state.get(), State::Active) {
-            return false;
-        }
-        if self.moving.replace(true) {
-            // An operation of the program's has come back here.
-            return true;
-        }
-        let worker = &self.comm.inner.process.worker;
-        let mut ended = None;
-        self.shared.core.work(|core| {
-            core.advance(worker, self.op.as_ref());
-            ended = ended.take().or_else(|| core.take_ended());
-        });
-        self.moving.set(false);
-        let Some(ended) = ended else { return true };
-        self.end(ended);
-        false
     }
 
     /// It has ended.
@@ -262,6 +249,28 @@ impl Run {
     }
 }
 
+impl Background for Run {
+    fn advance(&self) -> bool {
+        if !matches!(self.state.get(), State::Active) {
+            return false;
+        }
+        if self.moving.replace(true) {
+            // An operation of the program's has come back here.
+            return true;
+        }
+        let worker = &self.comm.inner.process.worker;
+        let mut ended = None;
+        self.shared.core.work(|core| {
+            core.advance(worker, self.op.as_ref());
+            ended = ended.take().or_else(|| core.take_ended());
+        });
+        self.moving.set(false);
+        let Some(ended) = ended else { return true };
+        self.end(ended);
+        false
+    }
+}
+
 impl Drop for Run {
     fn drop(&mut self) {
         let process = &self.comm.inner.process;
@@ -271,7 +280,7 @@ impl Drop for Run {
         }
         // Rule 4.
         let worker = &process.worker;
-        self.alone(|core| core.give_up(worker));
+        self.alone(|core| core.give_up(worker, MpiError::Cancelled));
         let mut ended = false;
         let all_ended = || {
             self.shared.core.work(|core| {
@@ -280,7 +289,7 @@ impl Drop for Run {
             });
             ended
         };
-        handles::without_unwinding(|| process.wait_until(all_ended));
+        without_unwinding(|| process.wait_until(all_ended));
         tracing::debug!("a collective was given up");
     }
 }

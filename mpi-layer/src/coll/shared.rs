@@ -1,19 +1,19 @@
 //! Barrier and small reductions of ranks that share memory and processors: one counter, one
 //! result, no messages.
 //!
-//! Where ranks share processors, a collective costs as many turns on a processor as ranks must
+//! Where ranks share processors, a collective costs as many switches of a processor as ranks must
 //! have one after the other. So each rank writes its contribution into a place of its own and
 //! counts itself; the last to arrive combines all contributions, in order of rank, and publishes
-//! the result. A rank needs one turn. The last one's part must be short: the scheduler is fair, so
-//! that whatever one rank does more than the others in its turn, all others are given as well,
+//! the result. A rank needs a processor once. The last one's part must be short: the scheduler is fair, so
+//! that whatever one rank does more than the others in its time slice, all others are given as well,
 //! and waste by yielding. Hence small contributions lie side by side, and sleepers are counted.
 //!
 //! The words in the memory, and what is done against stray writes to them, are the business of
 //! [`bowline_base::barrier`]; here is the waiting. Rules. (1) A rank that wants to sleep announces it,
-//! posts a receive of an empty message, and looks at the memory again. Whoever takes the announcement
+//! posts a receive of an empty message, and looks at the memory again. The rank that takes the announcement
 //! back decides: the last rank, which then sends that message, or the sleeper itself, to which none
-//! comes. (2) A sleeper looks at everything once in [`LOOK_PERIOD`], and a rank that yields for long
-//! once in [`LOOK_EVERY`] looks: the message makes a wake-up fast, and nothing depends on it. (3) Who
+//! comes. (2) A sleeper looks at everything once in [`CHECK_PERIOD`], and a rank that yields for long
+//! once in [`CHECK_EVERY`] looks: the message makes a wake-up fast, and nothing depends on it. (3) Who
 //! finds damage lets all know, wakes those that sleep, and uses the memory never again: every
 //! barrier and small reduction of this communicator is an error from then on. (4) A dead member's
 //! arrival may be missing for ever, so nobody counts itself in once it knows of a death, and
@@ -28,19 +28,16 @@ pub(crate) mod staged;
 pub(crate) mod transfers;
 mod wait;
 
-use std::cell::Cell;
-
-use bowline_base::barrier::{Damaged, Member, Part, Verdict};
+use bowline_base::barrier::{BarrierMember, BarrierOutcome, Part, StrayWrite};
 pub(crate) use bowline_base::barrier::{MAX_BYTES, bytes};
 use bowline_base::buffer::SendBuf;
-use bowline_base::sync::atomic::Ordering;
-use bowline_base::view::View;
 use bowline_base::words::ViewWords;
-use bowline_ucp::{Envelope, Memory, RemoteKey, SendMode, Sent, Worker};
+use bowline_ucp::{Envelope, SendMode, Sent};
 
-use super::engine::{Combine, Operands};
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
+use crate::op::operands::{Combine, Operands};
+use crate::shared_memory::{Home, Shared};
 use crate::tags;
 
 const WORD: usize = 8;
@@ -51,28 +48,10 @@ const _: () = assert!(MAX_BYTES == bowline_model::coll::price::LINE_BYTES);
 /// Bytes of contributions that the last rank copies out at once.
 const BATCH: usize = 512;
 
-/// How this rank reaches the memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Home {
-    /// It is this rank's.
-    Own(Memory),
-    /// It is rank 0's, at this address.
-    Peer(RemoteKey, u64),
-}
-
-/// The shared memory of a communicator, as one rank sees it.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    home: Home,
-    member: Cell<Member>,
-    /// Rule 3.
-    damaged: Cell<bool>,
-}
-
 /// Why a collective ends without a result.
 enum Broken {
     /// The memory is damaged, which the others have to know.
-    Memory(Damaged),
+    Memory(StrayWrite),
     /// Another rank's call has this length; whatever it is, all go on behind so many steps, if all know.
     Unequal {
         other: usize,
@@ -81,8 +60,8 @@ enum Broken {
     Other(MpiError),
 }
 
-impl From<Damaged> for Broken {
-    fn from(damaged: Damaged) -> Self {
+impl From<StrayWrite> for Broken {
+    fn from(damaged: StrayWrite) -> Self {
         Self::Memory(damaged)
     }
 }
@@ -93,56 +72,12 @@ impl From<MpiError> for Broken {
     }
 }
 
-impl Home {
-    fn with<R>(
-        self,
-        worker: &Worker,
-        len: usize,
-        act: impl FnOnce(View<'_>) -> R,
-    ) -> Result<R, MpiError> {
-        let done = match self {
-            Self::Own(memory) => worker.mem_view(memory, act),
-            Self::Peer(key, address) => worker.remote_view(key, address, len, act),
-        };
-        done.map_err(|error| {
-            // The key stays open as long as the communicator does.
-            tracing::error!(%error, "the shared memory of a communicator is gone");
-            MpiError::Protocol(bowline_ucp::OpError::BadRemote)
-        })
-    }
-
-    /// Changes the word at `offset`; whether there is one. For tests.
-    fn overwrite(self, worker: &Worker, offset: usize, change: impl FnOnce(u64) -> u64) -> bool {
-        let done = self.with(worker, offset + WORD, |view| {
-            let word = view.word(offset)?;
-            // Relaxed: a stray write keeps no order.
-            let before = word.load(Ordering::Relaxed);
-            word.store(change(before), Ordering::Relaxed);
-            Some(())
-        });
-        matches!(done, Ok(Some(())))
-    }
-
-    /// Gives the memory, or the key, back.
-    fn release(self, worker: &Worker) {
-        match self {
-            Self::Own(memory) => drop(worker.mem_release(memory)),
-            Self::Peer(key, _) => worker.rkey_release(key),
-        }
-    }
-}
-
 impl Shared {
-    const fn new(home: Home, rank: u32, ranks: u32) -> Self {
-        let member = Cell::new(Member::new(rank, ranks));
-        Self { home, member, damaged: Cell::new(false) }
-    }
-
     /// Does a step of the member in the memory.
     fn step<R>(
         &self,
         comm: &CommInner,
-        act: impl FnOnce(&mut Member, &ViewWords<'_>) -> R,
+        act: impl FnOnce(&mut BarrierMember, &ViewWords<'_>) -> R,
     ) -> Result<R, MpiError> {
         self.home.with(&comm.process.worker, bytes(comm.size), |view| {
             let memory = ViewWords::new(view).expect("memory that starts on a line was opened");
@@ -151,11 +86,6 @@ impl Shared {
             self.member.set(member);
             done
         })
-    }
-
-    /// Gives the memory, or the key, back.
-    pub(crate) fn release(&self, worker: &Worker) {
-        self.home.release(worker);
     }
 
     /// Contributes `input`, waits for everybody, and takes the result into `output`, which is as
@@ -197,12 +127,12 @@ impl Shared {
                 self.wait(comm, sequence)?;
                 let mut out = [0; MAX_BYTES];
                 match self.step(comm, |member, memory| member.take(memory, &mut out))?? {
-                    Verdict::Result(len) if len == output.len() => {
+                    BarrierOutcome::Result(len) if len == output.len() => {
                         output.copy_from_slice(&out[..len]);
                         Ok(())
                     }
-                    Verdict::Result(len) => Err(unequal(output.len(), len).into()),
-                    Verdict::Unequal(least, most) => {
+                    BarrierOutcome::Result(len) => Err(unequal(output.len(), len).into()),
+                    BarrierOutcome::Unequal(least, most) => {
                         Err(unequal_of(output.len(), least, most).into())
                     }
                 }
@@ -273,7 +203,7 @@ impl Shared {
 
     /// Rule 3.
     #[cold]
-    fn give_up(&self, comm: &CommInner, sequence: u32, damaged: Damaged) -> MpiError {
+    fn give_up(&self, comm: &CommInner, sequence: u32, damaged: StrayWrite) -> MpiError {
         tracing::error!(%damaged, "the shared memory of a communicator is of no further use");
         self.damaged.set(true);
         let sleepers = self.step(comm, |member, memory| {
@@ -298,8 +228,8 @@ impl wait::Awaited for Round<'_> {
         self.shared.step(self.comm, |member, memory| member.has_ended(memory)).unwrap_or(true)
     }
 
-    fn look(&self) -> Result<bool, Broken> {
-        Ok(self.shared.step(self.comm, |member, memory| member.look(memory))??)
+    fn poll(&self) -> Result<bool, Broken> {
+        Ok(self.shared.step(self.comm, |member, memory| member.poll(memory))??)
     }
 
     fn announce(&self) -> Result<(), MpiError> {
@@ -312,7 +242,7 @@ impl wait::Awaited for Round<'_> {
 }
 
 /// The sleepers that the caller has to wake.
-fn sleepers(comm: &CommInner, member: &Member, memory: &ViewWords<'_>) -> Vec<u32> {
+fn sleepers(comm: &CommInner, member: &BarrierMember, memory: &ViewWords<'_>) -> Vec<u32> {
     (0..comm.size).filter(|&rank| member.wakes(memory, rank)).collect()
 }
 
@@ -365,7 +295,7 @@ impl Communicator {
         Ok(home.map(|home| Shared::new(home, self.inner.rank, self.inner.size)))
     }
 
-    /// Rank 0 makes memory of `len` bytes and tells its key; it is used if every rank could open it.
+    /// Rank 0 makes memory of `len` bytes and sends its key; it is used if every rank could open it.
     fn agree_on_memory(&self, len: usize) -> Result<Option<Home>, MpiError> {
         let inner = &*self.inner;
         let worker = &inner.process.worker;

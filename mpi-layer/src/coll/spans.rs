@@ -7,17 +7,21 @@
 use bowline_base::sync::Line;
 
 use super::arena::Buffers;
-use super::engine::{Combine, Engine};
-use super::priced::{AllreduceWay, Choice};
-use super::shared::{self, Shared, transfers};
+use super::engine::Engine;
+use super::shared::{self, transfers};
+use crate::choices::{AllreduceAlgorithm, Choice};
 use crate::comm::Communicator;
+use crate::comm::recorded::RecordedCall;
 use crate::error::MpiError;
-use crate::record::{Call, Told};
+use crate::op::operands::{self, Combine};
+use crate::op::reduce_op::ReduceOp;
+use crate::record::Call;
+use crate::shared_memory::Shared;
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::{Allreduce, Alltoall, Form, Tree};
 use bowline_model::coll::layers::{AmongNodes, Layered};
 use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
-use bowline_model::coll::price::{OpClass, Operands, RANKS_MAX, Way};
+use bowline_model::coll::price::{Algorithm, OpClass, Operands, RANKS_MAX};
 use bowline_model::coll::record::Recorder;
 use bowline_model::coll::{
     allgather, allreduce, alltoall, barrier, bcast, gather, layers, multiply, reduce,
@@ -37,6 +41,17 @@ pub(crate) struct Reduction<'a> {
     pub(crate) commutative: bool,
     pub(crate) class: OpClass,
     pub(crate) combine: Combine<'a>,
+}
+
+impl ReduceOp {
+    /// As algorithms need it.
+    #[inline]
+    pub(super) fn reduction<'a>(
+        &self,
+        combine: &'a impl Fn(operands::Operands<'_>),
+    ) -> Reduction<'a> {
+        Reduction::new(self.width, self.commutative, self.class, combine)
+    }
 }
 
 impl<'a> Reduction<'a> {
@@ -64,20 +79,21 @@ pub(crate) trait Follow<'a> {
 
     /// Notes the name of the call, and has it written down where this rank is recorded: when what this gives is dropped, or
     /// at each start.
-    fn told(
+    fn recorded(
         &mut self,
         comm: &'a Communicator,
         what: &'static str,
         call: impl FnOnce() -> Call,
-    ) -> Option<Told<'a>>;
+    ) -> Option<RecordedCall<'a>>;
 
-    /// Begins a plan that needs some bytes of scratch, and an operation if it reduces.
-    fn begin(
+    /// Follows a plan that needs some bytes of scratch, and an operation if it reduces.
+    fn follow(
         self,
         comm: &'a Communicator,
         scratch: usize,
         combine: Option<Combine<'a>>,
-    ) -> Self::Plan;
+        plan: impl FnOnce(&mut Self::Plan) -> Result<(), MpiError>,
+    ) -> Result<(), MpiError>;
 
     /// The buffers, where the plan is followed at once and may be left for something better.
     fn buffers(&mut self) -> Option<&mut Buffers<'a>> {
@@ -105,23 +121,26 @@ impl<'a> Follow<'a> for Buffers<'a> {
     type Plan = Engine<'a>;
 
     #[inline]
-    fn told(
+    fn recorded(
         &mut self,
         comm: &'a Communicator,
         what: &'static str,
         call: impl FnOnce() -> Call,
-    ) -> Option<Told<'a>> {
-        comm.inner.told(what, call)
+    ) -> Option<RecordedCall<'a>> {
+        comm.inner.recorded(what, call)
     }
 
     #[inline]
-    fn begin(
+    fn follow(
         self,
         comm: &'a Communicator,
         scratch: usize,
         combine: Option<Combine<'a>>,
-    ) -> Engine<'a> {
-        comm.engine(self, scratch, combine)
+        plan: impl FnOnce(&mut Engine<'a>) -> Result<(), MpiError>,
+    ) -> Result<(), MpiError> {
+        let mut engine = comm.engine(self, scratch, combine);
+        let followed = plan(&mut engine);
+        engine.end(followed)
     }
 
     #[inline]
@@ -156,14 +175,14 @@ pub struct Recorded {
 }
 
 impl<'a> Follow<'a> for &'a mut Recorded {
-    type Plan = &'a mut Recorder<MpiError>;
+    type Plan = Recorder<MpiError>;
 
-    fn told(
+    fn recorded(
         &mut self,
         comm: &'a Communicator,
         what: &'static str,
         call: impl FnOnce() -> Call,
-    ) -> Option<Told<'a>> {
+    ) -> Option<RecordedCall<'a>> {
         comm.inner.process.worker.note_call(what);
         if let Some(record) = comm.inner.process.record() {
             record.enter();
@@ -172,9 +191,15 @@ impl<'a> Follow<'a> for &'a mut Recorded {
         None
     }
 
-    fn begin(self, _: &'a Communicator, scratch: usize, _: Option<Combine<'a>>) -> Self::Plan {
+    fn follow(
+        self,
+        _: &'a Communicator,
+        scratch: usize,
+        _: Option<Combine<'a>>,
+        plan: impl FnOnce(&mut Recorder<MpiError>) -> Result<(), MpiError>,
+    ) -> Result<(), MpiError> {
         self.scratch = scratch;
-        &mut self.recorder
+        plan(&mut self.recorder)
     }
 }
 
@@ -185,11 +210,12 @@ impl Communicator {
         if self.barrier_choice().staged {
             if !self.inner.oversubscribed && self.inner.size <= RANKS_MAX {
                 if let Some(staging) = self.staging()? {
-                    let _told = self.inner.told("barrier", || through_memory("barrier", 0, 0));
+                    let _recorded =
+                        self.inner.recorded("barrier", || through_memory("barrier", 0, 0));
                     return staging.barrier(&self.inner);
                 }
             } else if let Some(shared) = self.shared()? {
-                let _told = self.inner.told("barrier", || through_memory("barrier", 0, 0));
+                let _recorded = self.inner.recorded("barrier", || through_memory("barrier", 0, 0));
                 return shared.run(&self.inner, &[], &mut [], None);
             }
         }
@@ -200,15 +226,15 @@ impl Communicator {
         &'a self,
         mut on: impl Follow<'a>,
     ) -> Result<(), MpiError> {
-        let way = &self.barrier_choice().messages;
-        let _told = on.told(self, "barrier", || Call::new("barrier", way.name(), 0, 0));
-        let mut engine = on.begin(self, 0, None);
-        match way {
-            Way::Form(how) => barrier::run(&mut engine, self.place(), *how),
-            Way::Layered(how) => {
-                layers::barrier(&mut engine, self.place(), self.nodes(), how.among)
+        let algorithm = &self.barrier_choice().messages;
+        let _recorded =
+            on.recorded(self, "barrier", || Call::new("barrier", algorithm.name(), 0, 0));
+        on.follow(self, 0, None, |engine| match algorithm {
+            Algorithm::Form(how) => barrier::run(engine, self.place(), *how),
+            Algorithm::Layered(how) => {
+                layers::barrier(engine, self.place(), self.nodes(), how.among)
             }
-        }
+        })
     }
 
     pub(crate) fn bcast_spans<'a>(
@@ -217,22 +243,23 @@ impl Communicator {
         data: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let Choice { messages: way, staged } = self.bcast_choice(data.len);
+        let Choice { messages: algorithm, staged } = self.bcast_choice(data.len);
         if *staged
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("bcast", || through_memory("bcast", data.len, root));
+            let _recorded =
+                self.inner.recorded("bcast", || through_memory("bcast", data.len, root));
             return staging.bcast(&self.inner, buffers, data, root);
         }
-        let _told = on.told(self, "bcast", || Call::new("bcast", way.name(), data.len, root));
-        let mut engine = on.begin(self, 0, None);
-        match way {
-            Way::Form(how) => bcast::run(&mut engine, self.place(), *how, root, data),
-            Way::Layered(how) => {
-                layers::bcast(&mut engine, self.place(), self.nodes(), *how, root, data)
+        let _recorded =
+            on.recorded(self, "bcast", || Call::new("bcast", algorithm.name(), data.len, root));
+        on.follow(self, 0, None, |engine| match algorithm {
+            Algorithm::Form(how) => bcast::run(engine, self.place(), *how, root, data),
+            Algorithm::Layered(how) => {
+                layers::bcast(engine, self.place(), self.nodes(), *how, root, data)
             }
-        }
+        })
     }
 
     /// Blocks of the length of `own` to the output at the root.
@@ -243,30 +270,36 @@ impl Communicator {
         root: u32,
     ) -> Result<(), MpiError> {
         let blocks = Even { space: Space::Output, len: own.len };
-        let Choice { messages: way, staged } = self.gather_choice(own.len);
+        let Choice { messages: algorithm, staged } = self.gather_choice(own.len);
         if staged
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("gather", || through_memory("gather", own.len, root));
+            let _recorded =
+                self.inner.recorded("gather", || through_memory("gather", own.len, root));
             return staging.gather(&self.inner, buffers, own, &blocks, Some(root));
         }
-        let _told = on.told(self, "gather", || Call::new("gather", way.name(), own.len, root));
+        let _recorded =
+            on.recorded(self, "gather", || Call::new("gather", algorithm.name(), own.len, root));
         let place = self.place();
-        let mut engine = on.begin(self, self.trees_scratch(way, root, own.len), None);
-        match way {
-            Way::Form(how) => gather::even(&mut engine, place, how, root, own, blocks),
-            Way::Layered(how) => {
-                layers::gather(&mut engine, place, self.nodes(), how, root, own, blocks)
-            }
-        }
+        on.follow(
+            self,
+            self.trees_scratch(algorithm, root, own.len),
+            None,
+            |engine| match algorithm {
+                Algorithm::Form(how) => gather::even(engine, place, how, root, own, blocks),
+                Algorithm::Layered(how) => {
+                    layers::gather(engine, place, self.nodes(), how, root, own, blocks)
+                }
+            },
+        )
     }
 
     /// Bytes of scratch of a gather or scatter of blocks of `block` bytes.
-    fn trees_scratch(&self, way: Way<Tree>, root: u32, block: usize) -> usize {
-        match way {
-            Way::Form(how) => gather::scratch(how, self.inner.size, block),
-            Way::Layered(how) => {
+    fn trees_scratch(&self, algorithm: Algorithm<Tree>, root: u32, block: usize) -> usize {
+        match algorithm {
+            Algorithm::Form(how) => gather::scratch(how, self.inner.size, block),
+            Algorithm::Layered(how) => {
                 layers::trees_scratch(self.nodes(), how, self.place(), root, block)
             }
         }
@@ -279,16 +312,16 @@ impl Communicator {
         blocks: &impl Blocks,
         root: u32,
     ) -> Result<(), MpiError> {
-        let _told =
-            on.told(self, "gatherv", || Call::new("gatherv", Tree::Linear.name(), own.len, root));
-        gather::linear(&mut on.begin(self, 0, None), self.place(), root, own, blocks)
+        let _recorded = on
+            .recorded(self, "gatherv", || Call::new("gatherv", Tree::Linear.name(), own.len, root));
+        on.follow(self, 0, None, |engine| gather::linear(engine, self.place(), root, own, blocks))
     }
 
     /// Whether the root writes its own block when blocks have this length: it may not be in place then.
     pub(crate) fn scatter_writes_own(&self, block: usize) -> bool {
-        match self.scatter_way(block) {
-            Way::Form(how) => how == Tree::Binomial,
-            Way::Layered(Layered { within, .. }) => within == Tree::Binomial,
+        match self.scatter_algorithm(block) {
+            Algorithm::Form(how) => how == Tree::Binomial,
+            Algorithm::Layered(Layered { within, .. }) => within == Tree::Binomial,
         }
     }
 
@@ -299,17 +332,22 @@ impl Communicator {
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let way = self.scatter_way(own.len);
+        let algorithm = self.scatter_algorithm(own.len);
         let blocks = Even { space: Space::Input, len: own.len };
-        let _told = on.told(self, "scatter", || Call::new("scatter", way.name(), own.len, root));
+        let _recorded =
+            on.recorded(self, "scatter", || Call::new("scatter", algorithm.name(), own.len, root));
         let place = self.place();
-        let mut engine = on.begin(self, self.trees_scratch(way, root, own.len), None);
-        match way {
-            Way::Form(how) => scatter::even(&mut engine, place, how, root, blocks, own),
-            Way::Layered(how) => {
-                layers::scatter(&mut engine, place, self.nodes(), how, root, blocks, own)
-            }
-        }
+        on.follow(
+            self,
+            self.trees_scratch(algorithm, root, own.len),
+            None,
+            |engine| match algorithm {
+                Algorithm::Form(how) => scatter::even(engine, place, how, root, blocks, own),
+                Algorithm::Layered(how) => {
+                    layers::scatter(engine, place, self.nodes(), how, root, blocks, own)
+                }
+            },
+        )
     }
 
     pub(crate) fn scatterv_spans<'a>(
@@ -319,9 +357,10 @@ impl Communicator {
         own: Span,
         root: u32,
     ) -> Result<(), MpiError> {
-        let _told =
-            on.told(self, "scatterv", || Call::new("scatterv", Tree::Linear.name(), own.len, root));
-        scatter::linear(&mut on.begin(self, 0, None), self.place(), root, blocks, own)
+        let _recorded = on.recorded(self, "scatterv", || {
+            Call::new("scatterv", Tree::Linear.name(), own.len, root)
+        });
+        on.follow(self, 0, None, |engine| scatter::linear(engine, self.place(), root, blocks, own))
     }
 
     /// Blocks of the length of `own`, which may be the own block of the output.
@@ -332,23 +371,27 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let total = own.len * self.inner.size as usize;
         let blocks = Even { space: Space::Output, len: own.len };
-        let Choice { messages: way, staged } = self.allgather_choice(own.len);
+        let Choice { messages: algorithm, staged } = self.allgather_choice(own.len);
         if *staged
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("allgather", || through_memory("allgather", own.len, 0));
+            let _recorded =
+                self.inner.recorded("allgather", || through_memory("allgather", own.len, 0));
             return staging.gather(&self.inner, buffers, own, &blocks, None);
         }
-        let _told = on.told(self, "allgather", || Call::new("allgather", way.name(), own.len, 0));
-        match way {
-            Way::Form(how) => {
-                let mut engine = on.begin(self, allgather::scratch(*how, total), None);
-                allgather::even(&mut engine, self.place(), *how, own, blocks)
+        let _recorded =
+            on.recorded(self, "allgather", || Call::new("allgather", algorithm.name(), own.len, 0));
+        match algorithm {
+            Algorithm::Form(how) => {
+                on.follow(self, allgather::scratch(*how, total), None, |engine| {
+                    allgather::even(engine, self.place(), *how, own, blocks)
+                })
             }
-            Way::Layered(how) => {
-                let mut engine = on.begin(self, layers::allgather_scratch(*how, total), None);
-                layers::allgather(&mut engine, self.place(), self.nodes(), *how, own, blocks)
+            Algorithm::Layered(how) => {
+                on.follow(self, layers::allgather_scratch(*how, total), None, |engine| {
+                    layers::allgather(engine, self.place(), self.nodes(), *how, own, blocks)
+                })
             }
         }
     }
@@ -363,9 +406,11 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let longest = (0..self.inner.size).map(|rank| blocks.len(rank)).max();
         let how = self.allgatherv_form(total, longest.unwrap_or(0));
-        let _told = on.told(self, "allgatherv", || Call::new("allgatherv", how.name(), own.len, 0));
-        let mut engine = on.begin(self, allgather::scratch(how, total), None);
-        allgather::any(&mut engine, self.place(), how, own, blocks)
+        let _recorded =
+            on.recorded(self, "allgatherv", || Call::new("allgatherv", how.name(), own.len, 0));
+        on.follow(self, allgather::scratch(how, total), None, |engine| {
+            allgather::any(engine, self.place(), how, own, blocks)
+        })
     }
 
     /// Blocks of `len` bytes.
@@ -375,31 +420,35 @@ impl Communicator {
         len: usize,
     ) -> Result<(), MpiError> {
         let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
-        let Choice { messages: way, staged } = self.alltoall_choice(len);
+        let Choice { messages: algorithm, staged } = self.alltoall_choice(len);
         if staged
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("alltoall", || through_memory("alltoall", len, 0));
+            let _recorded = self.inner.recorded("alltoall", || through_memory("alltoall", len, 0));
             staging.alltoall(&self.inner, buffers, len, &from, &into)?;
             return self.find_reads(staging, len);
         }
-        let _told = on.told(self, "alltoall", || Call::new("alltoall", way.name(), len, 0));
+        let _recorded =
+            on.recorded(self, "alltoall", || Call::new("alltoall", algorithm.name(), len, 0));
         let place = self.place();
-        let in_layers = match way {
-            Way::Layered(Layered { among, .. }) => among.partners(),
-            Way::Form(_) => None,
+        let in_layers = match algorithm {
+            Algorithm::Layered(Layered { among, .. }) => among.partners(),
+            Algorithm::Form(_) => None,
         };
-        match (way, in_layers) {
+        match (algorithm, in_layers) {
             (_, Some(partners)) => {
                 let nodes = self.nodes();
                 let scratch = layers::alltoall_scratch(nodes, place, len);
-                let mut engine = on.begin(self, scratch, None);
-                layers::alltoall(&mut engine, place, nodes, partners, from, into)
+                on.follow(self, scratch, None, |engine| {
+                    layers::alltoall(engine, place, nodes, partners, from, into)
+                })
             }
-            (Way::Form(how) | Way::Layered(Layered { among: how, .. }), None) => {
+            (Algorithm::Form(how) | Algorithm::Layered(Layered { among: how, .. }), None) => {
                 let scratch = alltoall::scratch(how, self.inner.size, len);
-                alltoall::even(&mut on.begin(self, scratch, None), place, how, from, into)
+                on.follow(self, scratch, None, |engine| {
+                    alltoall::even(engine, place, how, from, into)
+                })
             }
         }
     }
@@ -411,12 +460,14 @@ impl Communicator {
         into: &impl Blocks,
     ) -> Result<(), MpiError> {
         let partners = self.alltoallv_partners();
-        let _told = on.told(self, "alltoallv", || {
+        let _recorded = on.recorded(self, "alltoallv", || {
             let sent = (0..self.inner.size).map(|rank| from.len(rank));
             let how = Alltoall::Staged(partners).name();
             Call::new("alltoallv", how, sent.clone().sum(), 0).with_sent(sent)
         });
-        alltoall::staged(&mut on.begin(self, 0, None), self.place(), partners, from, into)
+        on.follow(self, 0, None, |engine| {
+            alltoall::staged(engine, self.place(), partners, from, into)
+        })
     }
 
     /// The result goes to the first bytes of the output at the root; `own` may be them.
@@ -427,28 +478,32 @@ impl Communicator {
         op: Reduction<'a>,
         root: u32,
     ) -> Result<(), MpiError> {
-        let Choice { messages: way, staged } = self.reduce_choice(own.len, op.operands());
+        let Choice { messages: algorithm, staged } = self.reduce_choice(own.len, op.operands());
         if *staged
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("reduce", || through_memory("reduce", own.len, root));
+            let _recorded =
+                self.inner.recorded("reduce", || through_memory("reduce", own.len, root));
             return staging.reduce(&self.inner, buffers, own, op, Some(root));
         }
         let Reduction { width, combine, .. } = op;
-        let _told = on.told(self, "reduce", || Call::new("reduce", way.name(), own.len, root));
+        let _recorded =
+            on.recorded(self, "reduce", || Call::new("reduce", algorithm.name(), own.len, root));
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
-        match way {
-            Way::Form(how) => {
+        match algorithm {
+            Algorithm::Form(how) => {
                 let scratch = reduce::scratch(*how, self.inner.size, (own.len, width));
-                let mut engine = on.begin(self, scratch, Some(combine));
-                reduce::run(&mut engine, self.place(), *how, root, vectors)
+                on.follow(self, scratch, Some(combine), |engine| {
+                    reduce::run(engine, self.place(), *how, root, vectors)
+                })
             }
-            Way::Layered(how) => {
+            Algorithm::Layered(how) => {
                 let scratch = layers::reduce_scratch(self.nodes(), *how, (own.len, width));
-                let mut engine = on.begin(self, scratch, Some(combine));
-                layers::reduce(&mut engine, self.place(), self.nodes(), *how, root, vectors)
+                on.follow(self, scratch, Some(combine), |engine| {
+                    layers::reduce(engine, self.place(), self.nodes(), *how, root, vectors)
+                })
             }
         }
     }
@@ -461,28 +516,29 @@ impl Communicator {
         own: Span,
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
-        let Choice { messages: way, staged } = self.allreduce_choice(own.len, op.operands());
+        let Choice { messages: algorithm, staged } = self.allreduce_choice(own.len, op.operands());
         if staged {
             // Of ranks with a processor each, all combine what is in cells: a line of memory goes one way only.
             let lines = self.inner.oversubscribed || self.inner.size > RANKS_MAX;
             if lines && own.len <= shared::MAX_BYTES {
                 if let Some(shared) = self.shared()? {
-                    let _told =
-                        self.inner.told("allreduce", || through_memory("allreduce", own.len, 0));
+                    let _recorded = self
+                        .inner
+                        .recorded("allreduce", || through_memory("allreduce", own.len, 0));
                     return self.allreduce_in_memory(shared, buffers, own, op);
                 }
             } else if transfers::fits(self.inner.size, op.width)
                 && let Some(staging) = self.staging()?
             {
-                let _told =
-                    self.inner.told("allreduce", || through_memory("allreduce", own.len, 0));
+                let _recorded =
+                    self.inner.recorded("allreduce", || through_memory("allreduce", own.len, 0));
                 return staging.reduce(&self.inner, &mut buffers, own, op, None);
             }
         }
-        self.allreduce_along(way, buffers, own, op)
+        self.allreduce_along(algorithm, buffers, own, op)
     }
 
-    /// By the memory that the ranks share, which has room for it.
+    /// By the memory that the ranks share, which has space for it.
     #[inline]
     fn allreduce_in_memory(
         &self,
@@ -531,8 +587,9 @@ impl Communicator {
         let Reduction { width, combine, .. } = op;
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         let scratch = allreduce::scratch(how, self.inner.size, own.len);
-        let mut engine = on.begin(self, scratch, Some(combine));
-        allreduce::run(&mut engine, self.place(), how, vectors)
+        on.follow(self, scratch, Some(combine), |engine| {
+            allreduce::run(engine, self.place(), how, vectors)
+        })
     }
 
     pub(super) fn allreduce_by_messages<'a, F: Follow<'a>>(
@@ -541,13 +598,13 @@ impl Communicator {
         own: Span,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let way = self.allreduce_choice(own.len, op.operands()).messages;
-        self.allreduce_along(way, on, own, op)
+        let algorithm = self.allreduce_choice(own.len, op.operands()).messages;
+        self.allreduce_along(algorithm, on, own, op)
     }
 
     fn allreduce_along<'a, F: Follow<'a>>(
         &'a self,
-        (way, name): &(AllreduceWay, String),
+        (algorithm, name): &(AllreduceAlgorithm, String),
         mut on: F,
         own: Span,
         op: Reduction<'a>,
@@ -555,24 +612,26 @@ impl Communicator {
         let Reduction { width, combine, .. } = op;
         let vectors = Vectors { input: own, output: Span::output(own.len), width, scratch: 0 };
         let call = || Call::new("allreduce", name.clone(), own.len, 0);
-        let _told = on.told(self, "allreduce", call);
+        let _recorded = on.recorded(self, "allreduce", call);
         let in_layers = |on: F, how| {
             let scratch = layers::allreduce_scratch(self.nodes(), how, (own.len, width));
-            let mut engine = on.begin(self, scratch, Some(combine));
-            layers::allreduce(&mut engine, self.place(), self.nodes(), how, vectors)
+            on.follow(self, scratch, Some(combine), |engine| {
+                layers::allreduce(engine, self.place(), self.nodes(), how, vectors)
+            })
         };
-        match way {
-            AllreduceWay::Form(how) => self.allreduce_by(on, *how, own, op),
-            AllreduceWay::Layered(Layered { within, among }) => {
+        match algorithm {
+            AllreduceAlgorithm::Form(how) => self.allreduce_by(on, *how, own, op),
+            AllreduceAlgorithm::Layered(Layered { within, among }) => {
                 in_layers(on, Layered { within: *within, among: AmongNodes::Form(*among) })
             }
-            AllreduceWay::LayeredMultiplying(Layered { within, among }) => {
+            AllreduceAlgorithm::LayeredMultiplying(Layered { within, among }) => {
                 in_layers(on, Layered { within: *within, among: AmongNodes::Multiplying(among) })
             }
-            AllreduceWay::Multiplying(stages) => {
+            AllreduceAlgorithm::Multiplying(stages) => {
                 let scratch = multiply::scratch(stages, own.len, width);
-                let mut engine = on.begin(self, scratch, Some(combine));
-                multiply::run(&mut engine, stages, vectors)
+                on.follow(self, scratch, Some(combine), |engine| {
+                    multiply::run(engine, stages, vectors)
+                })
             }
         }
     }
@@ -586,31 +645,34 @@ impl Communicator {
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
         let own = Span::output(blocks.len(self.inner.rank));
-        let Choice { messages: way, staged } = self.reduce_scatter_choice(total, op.operands());
+        let Choice { messages: algorithm, staged } =
+            self.reduce_scatter_choice(total, op.operands());
         if *staged
             && transfers::fits(self.inner.size, op.width)
             && let Some(buffers) = on.buffers()
             && let Some(staging) = self.staging()?
         {
-            let _told = self.inner.told("reduce_scatter", || {
+            let _recorded = self.inner.recorded("reduce_scatter", || {
                 through_memory("reduce_scatter", total, 0).with_own(own.len)
             });
             return staging.reduce_scatter(&self.inner, buffers, blocks, total, op);
         }
-        let _told = on.told(self, "reduce_scatter", || {
-            Call::new("reduce_scatter", way.name(), total, 0).with_own(own.len)
+        let _recorded = on.recorded(self, "reduce_scatter", || {
+            Call::new("reduce_scatter", algorithm.name(), total, 0).with_own(own.len)
         });
         let place = self.place();
-        match way {
-            Way::Form(how) => {
+        match algorithm {
+            Algorithm::Form(how) => {
                 let scratch = reduce_scatter::scratch(*how, place, blocks);
-                let mut engine = on.begin(self, scratch, Some(op.combine));
-                reduce_scatter::run(&mut engine, place, *how, blocks, own)
+                on.follow(self, scratch, Some(op.combine), |engine| {
+                    reduce_scatter::run(engine, place, *how, blocks, own)
+                })
             }
-            Way::Layered(how) => {
+            Algorithm::Layered(how) => {
                 let scratch = layers::reduce_scatter_scratch(self.nodes(), *how, place, blocks);
-                let mut engine = on.begin(self, scratch, Some(op.combine));
-                layers::reduce_scatter(&mut engine, place, self.nodes(), *how, blocks, own)
+                on.follow(self, scratch, Some(op.combine), |engine| {
+                    layers::reduce_scatter(engine, place, self.nodes(), *how, blocks, own)
+                })
             }
         }
     }
@@ -623,20 +685,22 @@ impl Communicator {
         len: usize,
         op: Reduction<'a>,
     ) -> Result<(), MpiError> {
-        let way = self.scan_way(len, exclusive, op.operands());
+        let algorithm = self.scan_algorithm(len, exclusive, op.operands());
         let what = if exclusive { "exscan" } else { "scan" };
-        let _told = on.told(self, what, || Call::new(what, way.name(), len, 0));
+        let _recorded = on.recorded(self, what, || Call::new(what, algorithm.name(), len, 0));
         let (input, output) = (Span::input(len), Span::output(len));
-        match way {
-            Way::Form(how) => {
-                let mut engine = on.begin(self, scan::scratch(how, len), Some(op.combine));
-                scan::run(&mut engine, self.place(), how, exclusive, input, output)
+        match algorithm {
+            Algorithm::Form(how) => {
+                on.follow(self, scan::scratch(how, len), Some(op.combine), |engine| {
+                    scan::run(engine, self.place(), how, exclusive, input, output)
+                })
             }
-            Way::Layered(how) => {
+            Algorithm::Layered(how) => {
                 let scratch = layers::scan_scratch(how, len);
-                let mut engine = on.begin(self, scratch, Some(op.combine));
-                let (place, nodes) = (self.place(), self.nodes());
-                layers::scan(&mut engine, place, nodes, how, exclusive, (input, output))
+                on.follow(self, scratch, Some(op.combine), |engine| {
+                    let (place, nodes) = (self.place(), self.nodes());
+                    layers::scan(engine, place, nodes, how, exclusive, (input, output))
+                })
             }
         }
     }

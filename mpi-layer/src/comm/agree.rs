@@ -11,11 +11,12 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_ucp::{Envelope, MatchSpec, OpError, RequestId, SendMode, Sent};
 
 use super::Communicator;
-use super::context::{Agreed, ContextIds, Member, Merge, Offer};
+use crate::context::{Agreed, ContextIds, Member, Merge, Offer};
 use crate::error::MpiError;
 use crate::group::Group;
 use crate::handles;
 use crate::process::Process;
+use crate::unwinding::without_unwinding;
 
 /// The space of messages between processes, whatever communicators they are in.
 pub(crate) const PROCESS_SPACE: u32 = 1;
@@ -111,7 +112,7 @@ fn swap(
     let mut bytes = [0_u8; size_of::<Offer>()];
     let out: Vec<u8> = known.iter().flat_map(|word| word.to_le_bytes()).collect();
     let complete = |id| worker.is_complete(id);
-    // A member that has died gives up, and so does whoever would wait for what it does not send then.
+    // A member that has died gives up, and so does each that would wait for what it does not send then.
     let dead = || worker.failures().into_iter().find_map(|rank| group.position(rank));
     let end = |id: RequestId| {
         process.wait_until(|| complete(id) || dead().is_some());
@@ -120,13 +121,13 @@ fn swap(
         }
         handles::complete(process, id)
     };
-    let (received, sent) = handles::without_unwinding(|| {
+    let (received, sent) = without_unwinding(|| {
         // SAFETY: `bytes` outlives the operation: no way out of this block leads past its end, and
         // nothing unwinds out of it.
         let into = unsafe { RecvBuf::borrowed(bytes.as_mut_ptr(), bytes.len()) };
         // SAFETY: the same holds for `out`, which nobody writes.
         let from = unsafe { SendBuf::borrowed(out.as_ptr(), out.len()) };
-        let received = worker.recv(spec, into);
+        let received = worker.recv_awaited(spec, into);
         let sent = match worker.send(ep, envelope, from, SendMode::Standard) {
             Ok(Sent::Done) => Ok(()),
             Ok(Sent::Pending(id)) => end(id).outcome,

@@ -105,11 +105,13 @@ impl Communicator {
     /// that differ have no rank in common. (`MPI_Comm_create`)
     ///
     /// # Errors
-    /// [`MpiError::InvalidGroup`] when the group reaches beyond the communicator,
-    /// [`MpiError::TooManyCommunicators`], or a member's failure.
+    /// [`MpiError::InvalidGroup`] when the group reaches beyond the communicator, and
+    /// [`MpiError::MemberGaveUp`] at the others then; [`MpiError::TooManyCommunicators`], or a member's failure.
     pub fn create(&self, group: &Group) -> Result<Option<Self>, MpiError> {
-        self.contains(group)?;
-        let agreed = self.agree(self.inner.process.collectives.hash())?;
+        let contained = self.contains(group);
+        let agreed = self.agree_after(self.inner.process.collectives.hash(), contained.is_err());
+        contained?;
+        let agreed = agreed?;
         let process = &self.inner.process;
         let member = group.position(process.world_rank).is_some();
         member.then(|| CommInner::open(process, group.clone(), agreed)).transpose()
@@ -161,8 +163,8 @@ impl Communicator {
     /// An error unless all members of the group are in the communicator.
     fn contains(&self, group: &Group) -> Result<(), MpiError> {
         let parent = &self.inner.group;
-        let stranger = group.world_ranks().find(|&rank| parent.position(rank).is_none());
-        stranger.map_or(Ok(()), |rank| {
+        let outsider = group.world_ranks().find(|&rank| parent.position(rank).is_none());
+        outsider.map_or(Ok(()), |rank| {
             Err(MpiError::InvalidGroup { rank: rank as i32, size: self.inner.size })
         })
     }

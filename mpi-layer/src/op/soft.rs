@@ -221,7 +221,7 @@ impl Arithmetic for Quad {
         if (a.exponent, a.mantissa) < (b.exponent, b.mantissa) {
             (a, b) = (b, a);
         }
-        // Half, so that the sum has room; the lowest bits of both are free.
+        // Half, so that the sum has space; the lowest bits of both are free.
         let less = shifted(b.mantissa >> 1, a.exponent - b.exponent);
         let sum = match a.negative == b.negative {
             true => (a.mantissa >> 1) + less,

@@ -10,7 +10,7 @@ use super::kernels::{Kernel, each, locate, nothing, replace};
 use super::numbers::Parts;
 use super::soft::{Half, Quad};
 use super::{BitAnd, BitOr, BitXor, LogicalAnd, LogicalOr, LogicalXor, Max, Min, Prod, Sum};
-use crate::types::{Basic, Class, Pair, Type};
+use crate::types::{Basic, Pair, Type, TypeClass};
 
 /// An operation of the standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +50,7 @@ pub enum Predefined {
 macro_rules! choose {
     ($basic:expr; $($($class:ident)|+, $size:literal => $kernel:expr,)*) => {
         match ($basic.class, $basic.size) {
-            $(($(Class::$class)|+, $size) => Some($kernel as Kernel),)*
+            $(($(TypeClass::$class)|+, $size) => Some($kernel as Kernel),)*
             _ => None,
         }
     };
@@ -158,13 +158,13 @@ impl Predefined {
         match of.basic() {
             _ if of.pair().is_some() => OpClass::Pairs,
             // Of 2 bytes or 16.
-            Some(Basic { class: Class::Float, size, .. }) if !matches!(size, 4 | 8) => {
+            Some(Basic { class: TypeClass::Float, size, .. }) if !matches!(size, 4 | 8) => {
                 OpClass::Scalar
             }
-            Some(Basic { class: Class::Complex, size, .. }) if !matches!(size, 8 | 16) => {
+            Some(Basic { class: TypeClass::Complex, size, .. }) if !matches!(size, 8 | 16) => {
                 OpClass::Scalar
             }
-            Some(Basic { class: Class::LongDouble | Class::LongDoubleComplex, .. }) => {
+            Some(Basic { class: TypeClass::LongDouble | TypeClass::LongDoubleComplex, .. }) => {
                 OpClass::Scalar
             }
             _ => OpClass::Vector,
@@ -224,12 +224,12 @@ impl Predefined {
     #[cfg(target_arch = "x86_64")]
     fn extended(self, basic: Basic) -> Option<Kernel> {
         Some(match (self, basic.class) {
-            (Self::Sum, Class::LongDouble) => each::<Extended, Sum>,
-            (Self::Prod, Class::LongDouble) => each::<Extended, Prod>,
-            (Self::Min, Class::LongDouble) => each::<Extended, Min>,
-            (Self::Max, Class::LongDouble) => each::<Extended, Max>,
-            (Self::Sum, Class::LongDoubleComplex) => each::<Parts<Extended>, Sum>,
-            (Self::Prod, Class::LongDoubleComplex) => each::<Parts<Extended>, Prod>,
+            (Self::Sum, TypeClass::LongDouble) => each::<Extended, Sum>,
+            (Self::Prod, TypeClass::LongDouble) => each::<Extended, Prod>,
+            (Self::Min, TypeClass::LongDouble) => each::<Extended, Min>,
+            (Self::Max, TypeClass::LongDouble) => each::<Extended, Max>,
+            (Self::Sum, TypeClass::LongDoubleComplex) => each::<Parts<Extended>, Sum>,
+            (Self::Prod, TypeClass::LongDoubleComplex) => each::<Parts<Extended>, Prod>,
             _ => return None,
         })
     }
@@ -245,15 +245,15 @@ impl Predefined {
 fn locating<const GREATEST: bool>(pair: Pair) -> Option<Kernel> {
     let (value, index) = (pair.value, pair.index);
     Some(match (value.class, value.size, index.class, index.size) {
-        (Class::Float, 4, Class::Signed, 4) => locate::<f32, i32, GREATEST>,
-        (Class::Float, 8, Class::Signed, 4) => locate::<f64, i32, GREATEST>,
-        (Class::Signed, 8, Class::Signed, 4) => locate::<i64, i32, GREATEST>,
-        (Class::Signed, 2, Class::Signed, 4) => locate::<i16, i32, GREATEST>,
-        (Class::Signed | Class::FortranInteger, 4, ..) => locate::<i32, i32, GREATEST>,
-        (Class::Float, 4, Class::Float, 4) => locate::<f32, f32, GREATEST>,
-        (Class::Float, 8, Class::Float, 8) => locate::<f64, f64, GREATEST>,
+        (TypeClass::Float, 4, TypeClass::Signed, 4) => locate::<f32, i32, GREATEST>,
+        (TypeClass::Float, 8, TypeClass::Signed, 4) => locate::<f64, i32, GREATEST>,
+        (TypeClass::Signed, 8, TypeClass::Signed, 4) => locate::<i64, i32, GREATEST>,
+        (TypeClass::Signed, 2, TypeClass::Signed, 4) => locate::<i16, i32, GREATEST>,
+        (TypeClass::Signed | TypeClass::FortranInteger, 4, ..) => locate::<i32, i32, GREATEST>,
+        (TypeClass::Float, 4, TypeClass::Float, 4) => locate::<f32, f32, GREATEST>,
+        (TypeClass::Float, 8, TypeClass::Float, 8) => locate::<f64, f64, GREATEST>,
         #[cfg(target_arch = "x86_64")]
-        (Class::LongDouble, 16, Class::Signed, 4) => locate::<Extended, i32, GREATEST>,
+        (TypeClass::LongDouble, 16, TypeClass::Signed, 4) => locate::<Extended, i32, GREATEST>,
         _ => return None,
     })
 }

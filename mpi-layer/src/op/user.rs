@@ -1,7 +1,7 @@
 //! The program's own operations on elements that lie as a layout says.
 //!
 //! Vectors travel packed. An operation of the program's gets elements as it would find them in its own
-//! memory: an extent apart, with room before and behind as the bounds of the type want it, aligned as
+//! memory: an extent apart, with space before and behind as the bounds of the type want it, aligned as
 //! memory of the system is. So where a layout has gaps, the operands are laid out before the call and
 //! packed after it, some elements at a time.
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bowline_base::layout::{Layout, pack, unpack};
 use bowline_base::sync::Line;
 
-use crate::coll::engine::Operands;
+use crate::op::operands::Operands;
 
 /// Bytes of memory with gaps that one call of the program's function takes, unless an element has more.
 const ROOM: usize = 64 << 10;
@@ -27,7 +27,7 @@ pub struct LaidOut<'a> {
     layout: Arc<Layout>,
     function: UserFunction<'a>,
     /// The two operands, laid out.
-    room: RefCell<(Lines, Lines)>,
+    space: RefCell<(Lines, Lines)>,
 }
 
 impl std::fmt::Debug for LaidOut<'_> {
@@ -39,7 +39,7 @@ impl std::fmt::Debug for LaidOut<'_> {
 impl<'a> LaidOut<'a> {
     /// The operation `function` on elements of `layout`.
     pub fn new(layout: Arc<Layout>, function: UserFunction<'a>) -> Self {
-        Self { layout, function, room: RefCell::default() }
+        Self { layout, function, space: RefCell::default() }
     }
 
     /// Combines two vectors of packed elements.
@@ -54,7 +54,7 @@ impl<'a> LaidOut<'a> {
             return (self.function)(operands.left(), operands.right(), count);
         }
         // Taken out: nothing is borrowed while the program's code runs.
-        let (mut left, mut right) = self.room.take();
+        let (mut left, mut right) = self.space.take();
         let extent = self.layout.extent().unsigned_abs() as usize;
         let at_once = ROOM.checked_div(extent).map_or(count, |number| number.clamp(1, count));
         let mut done = 0;
@@ -65,8 +65,8 @@ impl<'a> LaidOut<'a> {
                 (operands.left().wrapping_add(at), operands.right().wrapping_add(at));
             let a = place(&mut left, &self.layout, now);
             let b = place(&mut right, &self.layout, now);
-            // SAFETY: the operands hold `now` elements from `at` on; `place` has made room for as many,
-            // laid out. The two are apart, and nobody else has the room.
+            // SAFETY: the operands hold `now` elements from `at` on; `place` has made space for as many,
+            // laid out. The two are apart, and nothing else uses the second.
             unsafe {
                 unpack(&self.layout, a, now, 0, from, now * size);
                 unpack(&self.layout, b, now, 0, into, now * size);
@@ -76,11 +76,11 @@ impl<'a> LaidOut<'a> {
             unsafe { pack(&self.layout, b, now, 0, into, now * size) };
             done += now;
         }
-        self.room.replace((left, right));
+        self.space.replace((left, right));
     }
 }
 
-/// Where `count` elements are placed in memory that has room for them and is aligned.
+/// Where `count` elements are placed in memory that has space for them and is aligned.
 fn place(lines: &mut Lines, layout: &Layout, count: usize) -> *mut u8 {
     let line = size_of::<Line<[u8; 64]>>();
     let (_, low, high) = layout.message(count).expect("a part of what was counted already");

@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use super::Held;
-use crate::coll::calls::length;
 use crate::coll::mixed::OwnedBlock;
 use crate::coll::raw::{Again, Data};
 use crate::coll::run::Run;
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
+use crate::error::length;
 
 /// An exchange of blocks that is carried out as often as it is started, as
 /// [`PersistentCollective`](super::PersistentCollective) is. Blocks are named by the number of the rank or neighbour that they

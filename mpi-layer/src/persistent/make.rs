@@ -4,13 +4,14 @@
 use std::rc::Rc;
 
 use super::{Held, PersistentCollective};
-use crate::coll::calls::{Partition, blocks_length, length};
+use crate::coll::calls::{Partition, blocks_length};
 use crate::coll::items::{combine, cut, data, first};
 use crate::coll::raw::{Again, Data};
 use crate::coll::run::Run;
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
+use crate::error::length;
 use crate::handles::OwnedItems;
 use crate::op::Operation;
 use bowline_model::coll::plan::Space;

@@ -1,12 +1,13 @@
 //! The calls that make persistent collectives between neighbours. (MPI: "Persistent Neighborhood Communication".)
 
 use super::PersistentCollective;
-use crate::coll::calls::{Partition, length};
+use crate::coll::calls::Partition;
 use crate::coll::items::cut;
 use crate::coll::raw::{Again, Data};
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
+use crate::error::length;
 use crate::topo::block_of;
 use bowline_model::coll::plan::Space;
 
@@ -23,8 +24,8 @@ impl Communicator {
         output: Vec<T>,
     ) -> Result<PersistentCollective<T>, MpiError> {
         let (indegree, _) = self.neighbor_degrees()?;
-        let room = input.len().saturating_mul(indegree);
-        length("the output of neighbor_allgather_init", room, output.len())?;
+        let space = input.len().saturating_mul(indegree);
+        length("the output of neighbor_allgather_init", space, output.len())?;
         self.make_persistent(input, output, |comm, (input, output)| {
             let into = Data { count: input.count, ..output };
             // SAFETY: see `make_persistent`.

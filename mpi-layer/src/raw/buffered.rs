@@ -1,7 +1,7 @@
 //! Buffered sends: their messages are copied, and the copies travel when they can.
 //!
 //! A pool stands for a buffer that a program has attached. The copies are on the heap and not in that
-//! buffer, but take as much of its room as they would there: what has left its sender's hands takes none.
+//! buffer, but take as much of its space as they would there: what has left its sender's hands takes none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,8 +19,8 @@ const OVERHEAD: usize = 512;
 /// Where buffered sends keep their messages.
 #[derive(Debug)]
 pub struct Pool {
-    /// Bytes of the attached buffer; none where there is always room.
-    room: Option<usize>,
+    /// Bytes of the attached buffer; none where there is always space.
+    space: Option<usize>,
     used: Cell<usize>,
     /// In the order of their numbers.
     messages: RefCell<VecDeque<Kept>>,
@@ -39,10 +39,10 @@ struct Kept {
 }
 
 impl Pool {
-    /// A pool with this much room; with `None` as much as there is memory.
-    pub const fn new(room: Option<usize>) -> Self {
+    /// A pool with this much space; with `None` as much as there is memory.
+    pub const fn new(space: Option<usize>) -> Self {
         Self {
-            room,
+            space,
             used: Cell::new(0),
             messages: RefCell::new(VecDeque::new()),
             last: Cell::new(0),
@@ -66,10 +66,10 @@ impl Pool {
         let Some((ep, envelope)) = comm.destination(dest, tag)? else { return Ok(()) };
         let bytes = memory.len().saturating_add(OVERHEAD);
         self.sweep();
-        if let Some(room) = self.room
-            && bytes > room.saturating_sub(self.used.get())
+        if let Some(space) = self.space
+            && bytes > space.saturating_sub(self.used.get())
         {
-            let free = room.saturating_sub(self.used.get());
+            let free = space.saturating_sub(self.used.get());
             return Err(MpiError::NoBufferSpace { needed: bytes as u64, free: free as u64 });
         }
         // SAFETY: promised by the caller.

@@ -1,7 +1,7 @@
 //! Requests that do not know the types of their buffers: one object for every kind of work.
 //!
 //! ```text
-//!   Started::Done ─────────────────────────────────────► told by the call that started it
+//!   Started::Done ─────────────────────────────────────► reported by the call that started it
 //!   Active ──(look finds the end)──► Done ──(finish)──► gone, or inactive where it is persistent
 //! ```
 //! Rules. (1) A request owns what its work needs, its communicator first of all, until its end; the
@@ -22,9 +22,9 @@ use super::buffered::Pool;
 use super::memory::Memory;
 use crate::coll::run::Run;
 use crate::comm::Communicator;
-use crate::comm::later::Duplication;
 use crate::consts::{ANY_SOURCE, ANY_TAG, PROC_NULL};
 use crate::error::MpiError;
+use crate::later::Duplication;
 use crate::status::Status;
 use crate::tags;
 
@@ -55,7 +55,7 @@ impl Completion {
         Self { error: Some(error), ..Self::EMPTY }
     }
 
-    /// The status of a success; all else as a completion, in one word so that the way of a success is short.
+    /// The status of a success; all else as a completion, in one word so that a success is cheap to return.
     #[inline(always)]
     fn status(status: &bowline_ucp::Status, receive: bool) -> Result<Status, Box<Self>> {
         match status.outcome {
@@ -81,8 +81,8 @@ impl Completion {
             Ok(()) if receive => envelope,
             Ok(()) => Self::EMPTY,
             Err(OpError::Cancelled) => Self { cancelled: true, ..Self::EMPTY },
-            Err(error @ OpError::Truncated { room, .. }) if receive => {
-                Self { bytes: room, error: Some(error.into()), ..envelope }
+            Err(error @ OpError::Truncated { capacity, .. }) if receive => {
+                Self { bytes: capacity, error: Some(error.into()), ..envelope }
             }
             Err(error) => Self::failed(error.into()),
         }
@@ -170,7 +170,7 @@ struct Joint {
     receive: Work,
 }
 
-/// The end of an operation that the library does not do. Any thread may tell of it.
+/// The end of an operation that the library does not do. Any thread may report it.
 #[derive(Debug)]
 pub struct General {
     done: AtomicBool,
@@ -367,8 +367,8 @@ pub enum Standing {
 
 /// What a search among several requests finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "what the standard's calls tell apart")]
-pub enum Search {
+#[expect(clippy::exhaustive_enums, reason = "what the standard's calls distinguish")]
+pub enum RequestSearch {
     /// None is active.
     Nothing,
     /// None of the active ones is complete.
@@ -386,13 +386,13 @@ pub enum Search {
 pub fn search<E>(
     order: impl IntoIterator<Item = usize>,
     mut standing: impl FnMut(usize) -> Result<Standing, E>,
-) -> Result<Search, E> {
-    let mut found = Search::Nothing;
+) -> Result<RequestSearch, E> {
+    let mut found = RequestSearch::Nothing;
     for index in order {
         match standing(index)? {
             Standing::Idle => {}
-            Standing::Busy => found = Search::Busy,
-            Standing::Done => return Ok(Search::Found(index)),
+            Standing::Busy => found = RequestSearch::Busy,
+            Standing::Done => return Ok(RequestSearch::Found(index)),
         }
     }
     Ok(found)
@@ -623,7 +623,7 @@ impl Communicator {
 
     /// Begins to make a duplicate that asks for [algorithms](Self::set_algorithms), which `made` takes in when it is there: inside of
     /// [`Request::look`], and not at all when it fails. A request that is dropped before its end takes back this rank's
-    /// part, as that of any collective does: the other members wait until this rank leaves. (`MPI_Comm_idup`)
+    /// part, as that of any collective does: the other members get an error. (`MPI_Comm_idup`)
     ///
     /// # Errors
     /// [`MpiError::TooManyCommunicators`], or a member's failure.
@@ -670,7 +670,7 @@ impl Communicator {
     /// Waits for the end of a message, which is forgotten.
     ///
     /// # Errors
-    /// What is not a success is told as a completion.
+    /// What is not a success is reported as a completion.
     #[inline(always)]
     pub fn wait_posted(&self, posted: Posted) -> Result<Status, Box<Completion>> {
         Completion::status(&self.inner.process.wait(posted.id), posted.receive)

@@ -9,7 +9,7 @@
 use std::rc::Rc;
 
 use super::Scope;
-use crate::coll::calls::{Partition, blocks_length, length};
+use crate::coll::calls::{Partition, blocks_length};
 use crate::coll::items::{combine, cut, first, read, written};
 use crate::coll::mixed::{Block, BlockMut, received, sent};
 use crate::coll::raw::Later;
@@ -17,6 +17,7 @@ use crate::coll::run::Run;
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
+use crate::error::length;
 use crate::op::Operation;
 use crate::process::Process;
 use crate::request::sealed::Core;
@@ -29,8 +30,8 @@ use bowline_model::coll::plan::Space;
 pub struct CollectiveRequest<'scope> {
     process: &'scope Process,
     run: Rc<Run>,
-    /// How it ended, once that has been told: the scope does not tell it again.
-    told: State,
+    /// How it ended, once that has been reported: the scope does not report it again.
+    reported: State,
 }
 
 impl CollectiveRequest<'_> {
@@ -58,10 +59,10 @@ impl Core for CollectiveRequest<'_> {
         self.process
     }
     fn state(&mut self) -> &mut State {
-        &mut self.told
+        &mut self.reported
     }
     fn state_now(&self) -> State {
-        State::of_run(&self.run, self.told)
+        State::of_run(&self.run, self.reported)
     }
     fn released(&mut self) {
         self.run.finish();
@@ -82,7 +83,7 @@ impl<'scope> Scope<'scope, '_> {
         // unwinds before it has ended or is dropped (the module's points 1 and 2).
         let started = unsafe { run.start() };
         debug_assert!(started, "a run is started once");
-        Ok(CollectiveRequest { process: &self.tracker.process, run, told: State::Running })
+        Ok(CollectiveRequest { process: &self.tracker.process, run, reported: State::Running })
     }
 
     /// Starts a barrier. (`MPI_Ibarrier`)

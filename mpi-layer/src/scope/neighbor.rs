@@ -1,13 +1,14 @@
 //! Nonblocking collectives between neighbours in a scope. (MPI: "Nonblocking Neighborhood Communication".)
 
 use super::{CollectiveRequest, Scope};
-use crate::coll::calls::{Partition, length};
+use crate::coll::calls::Partition;
 use crate::coll::items::{cut, read, written};
 use crate::coll::mixed::{Block, BlockMut, received, sent};
 use crate::coll::raw::{Data, Later};
 use crate::comm::Communicator;
 use crate::datatype::Datatype;
 use crate::error::MpiError;
+use crate::error::length;
 use crate::topo::block_of;
 use bowline_model::coll::plan::Space;
 
@@ -25,8 +26,8 @@ impl<'scope> Scope<'scope, '_> {
     ) -> Result<CollectiveRequest<'scope>, MpiError> {
         self.check(comm)?;
         let (indegree, _) = comm.neighbor_degrees()?;
-        let room = input.len().saturating_mul(indegree);
-        length("the output of ineighbor_allgather", room, output.len())?;
+        let space = input.len().saturating_mul(indegree);
+        length("the output of ineighbor_allgather", space, output.len())?;
         let into = Data { count: input.len(), ..written(output) };
         // SAFETY: both are borrowed for `'scope`; see `begin`.
         self.begin(unsafe { comm.neighbor_allgather_data(Later, read(input), &into) })

@@ -1,53 +1,13 @@
-//! Graphs of which each rank knows its own edges.
+//! Communicators with a graph of which each rank knows its own edges.
 //!
 //! Edges that ranks declare for others are brought to both of their ends. They are in the order of the ranks that
 //! have declared them, and of each in the order in which it has: so several edges between two ranks are in one order
 //! at both, which is what the collectives between neighbours go by.
 
-use super::{Neighbors, Topology};
-use crate::coll::calls::{Partition, length};
+use crate::coll::calls::Partition;
 use crate::comm::{CommInner, Communicator};
-use crate::error::MpiError;
-
-/// The edges of a rank in a distributed graph. (MPI: "Distributed Graph Constructor".)
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DistGraph {
-    sources: Vec<i32>,
-    destinations: Vec<i32>,
-    /// Of the sources, and of the destinations.
-    weights: Option<(Vec<i32>, Vec<i32>)>,
-}
-
-impl DistGraph {
-    /// Whom edges to this rank begin at.
-    pub fn sources(&self) -> &[i32] {
-        &self.sources
-    }
-
-    /// Whom edges from this rank lead to.
-    pub fn destinations(&self) -> &[i32] {
-        &self.destinations
-    }
-
-    /// The weights of the edges to this rank, if edges have weights.
-    pub fn source_weights(&self) -> Option<&[i32]> {
-        self.weights.as_ref().map(|(sources, _)| sources.as_slice())
-    }
-
-    /// The weights of the edges from this rank, if edges have weights.
-    pub fn destination_weights(&self) -> Option<&[i32]> {
-        self.weights.as_ref().map(|(_, destinations)| destinations.as_slice())
-    }
-
-    pub(super) fn neighbors(&self) -> Neighbors {
-        let ranks = |all: &[i32]| all.iter().map(|&rank| Some(rank as u32)).collect();
-        Neighbors {
-            sources: ranks(&self.sources),
-            destinations: ranks(&self.destinations),
-            paired: false,
-        }
-    }
-}
+use crate::error::{MpiError, length};
+use crate::topology::{DistGraph, Topology};
 
 /// The edge leads from the rank that receives this record.
 const FROM: i32 = 0;

@@ -5,11 +5,12 @@
 //! Nothing is sent to or received from nobody, and blocks of nobody are neither read nor written.
 
 use crate::coll::arena::Buffers;
-use crate::coll::calls::{Partition, length};
+use crate::coll::calls::Partition;
 use crate::coll::spans::Follow;
 use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
 use crate::error::MpiError;
+use crate::error::length;
 use crate::record::Call;
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::plan::{Plan, Space, Span};
@@ -73,18 +74,19 @@ impl Communicator {
             others.map(|&(rank, span)| (rank, span.len))
         }
         let call = || Call::edges(what, messages(&sends, own), messages(&receives, own));
-        let _told = on.told(self, what, call);
-        let mut plan = on.begin(self, 0, None);
-        for &(rank, span) in receives.iter().filter(|(rank, _)| *rank != own) {
-            plan.recv(rank, span)?;
-        }
-        for &(rank, span) in sends.iter().filter(|(rank, _)| *rank != own) {
-            plan.send(rank, span)?;
-        }
-        spans(&sends, own)
-            .zip(spans(&receives, own))
-            .for_each(|(from, into)| plan.copy(from, into));
-        plan.wait()
+        let _recorded = on.recorded(self, what, call);
+        on.follow(self, 0, None, |plan| {
+            for &(rank, span) in receives.iter().filter(|(rank, _)| *rank != own) {
+                plan.recv(rank, span)?;
+            }
+            for &(rank, span) in sends.iter().filter(|(rank, _)| *rank != own) {
+                plan.send(rank, span)?;
+            }
+            spans(&sends, own)
+                .zip(spans(&receives, own))
+                .for_each(|(from, into)| plan.copy(from, into));
+            plan.wait()
+        })
     }
 
     /// Sends `input` to all neighbours, and receives a block of its length from each. (`MPI_Neighbor_allgather`)
@@ -94,7 +96,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`MpiError::NoTopology`]; [`MpiError::InvalidGraph`] when the edges of this rank to itself differ in number from
-    /// those from itself; [`MpiError::InvalidLength`] when the output has not room for exactly all blocks;
+    /// those from itself; [`MpiError::InvalidLength`] when the output has not space for exactly all blocks;
     /// [`MpiError::CountMismatch`] when neighbours give different lengths; a member's failure.
     pub fn neighbor_allgather<T: Datatype>(
         &self,
@@ -102,8 +104,8 @@ impl Communicator {
         output: &mut [T],
     ) -> Result<(), MpiError> {
         let (indegree, _) = self.neighbor_degrees()?;
-        let room = input.len().saturating_mul(indegree);
-        length("the output of neighbor_allgather", room, output.len())?;
+        let capacity = input.len().saturating_mul(indegree);
+        length("the output of neighbor_allgather", capacity, output.len())?;
         let own = Span::input(size_of_val(input));
         let blocks = Even { space: Space::Output, len: own.len };
         let buffers = Buffers::of(bytes_of(input), bytes_of_mut(output));

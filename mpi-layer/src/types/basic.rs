@@ -3,7 +3,7 @@
 /// What a basic element is: which operations it takes part in, and how it is converted.
 /// (MPI: Collective Communication, "Predefined Reduction Operations".)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+pub enum TypeClass {
     /// A number of C without a fraction, with a sign.
     Signed,
     /// The same without a sign.
@@ -38,7 +38,7 @@ pub enum Class {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Basic {
     /// What it is.
-    pub class: Class,
+    pub class: TypeClass,
     /// Its bytes.
     pub size: u8,
     /// Its bytes in the representation "external32". (MPI: I/O, "External Data Representation".)
@@ -46,23 +46,23 @@ pub struct Basic {
 }
 
 impl Basic {
-    pub(super) const fn new(class: Class, size: u8) -> Self {
+    pub(super) const fn new(class: TypeClass, size: u8) -> Self {
         let external = match class {
-            Class::WideChar => 2,
+            TypeClass::WideChar => 2,
             _ => size,
         };
         Self { class, size, external }
     }
 
     /// `long`, of C: 4 bytes where it is external.
-    pub(super) const fn long(class: Class) -> Self {
+    pub(super) const fn long(class: TypeClass) -> Self {
         Self { class, size: 8, external: 4 }
     }
 
     /// What its address is a multiple of.
     pub const fn align(self) -> u8 {
         match self.class {
-            Class::Complex | Class::LongDoubleComplex => self.size / 2,
+            TypeClass::Complex | TypeClass::LongDoubleComplex => self.size / 2,
             _ => self.size,
         }
     }

@@ -3,13 +3,13 @@
 
 use bowline_base::layout::{pack, unpack};
 
-use super::basic::{Basic, Class};
+use super::basic::{Basic, TypeClass};
 use super::{Elements, Type};
 
 /// Bytes that are converted at a time.
 const SCRATCH: usize = 4096;
 
-/// A value that the other representation has no room for.
+/// A value that the other representation has no space for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a value does not fit into the representation that it is converted to")]
 pub struct Unrepresentable;
@@ -58,7 +58,7 @@ fn quad_to_extended(bits: u128) -> u128 {
 /// Converts one element, or one half of a complex one.
 fn one_out(basic: Basic, native: &[u8], out: &mut [u8]) -> Result<(), Unrepresentable> {
     match basic.class {
-        Class::LongDouble | Class::LongDoubleComplex => {
+        TypeClass::LongDouble | TypeClass::LongDoubleComplex => {
             let mut bits = [0; 16];
             bits[..10].copy_from_slice(&native[..10]);
             let quad = extended_to_quad(u128::from_le_bytes(bits));
@@ -70,7 +70,7 @@ fn one_out(basic: Basic, native: &[u8], out: &mut [u8]) -> Result<(), Unrepresen
                 *to = from;
             }
             let is_negative =
-                basic.class == Class::Signed && low.last().is_some_and(|&b| b >> 7 != 0);
+                basic.class == TypeClass::Signed && low.last().is_some_and(|&b| b >> 7 != 0);
             let rest = if is_negative { 0xff } else { 0 };
             if high.iter().any(|&byte| byte != rest) {
                 return Err(Unrepresentable);
@@ -83,7 +83,7 @@ fn one_out(basic: Basic, native: &[u8], out: &mut [u8]) -> Result<(), Unrepresen
 /// The way back.
 fn one_in(basic: Basic, external: &[u8], native: &mut [u8]) {
     match basic.class {
-        Class::LongDouble | Class::LongDoubleComplex => {
+        TypeClass::LongDouble | TypeClass::LongDoubleComplex => {
             let mut bits = [0; 16];
             bits.copy_from_slice(external);
             let extended = quad_to_extended(u128::from_be_bytes(bits));
@@ -95,7 +95,7 @@ fn one_in(basic: Basic, external: &[u8], native: &mut [u8]) {
                 *to = from;
             }
             let is_negative =
-                basic.class == Class::Signed && low.last().is_some_and(|&b| b >> 7 != 0);
+                basic.class == TypeClass::Signed && low.last().is_some_and(|&b| b >> 7 != 0);
             high.fill(if is_negative { 0xff } else { 0 });
         }
     }
@@ -104,7 +104,7 @@ fn one_in(basic: Basic, external: &[u8], native: &mut [u8]) {
 /// The sizes of what is converted as one, natively and externally.
 fn unit(basic: Basic) -> (usize, usize) {
     let halves = match basic.class {
-        Class::Complex | Class::LongDoubleComplex => 2,
+        TypeClass::Complex | TypeClass::LongDoubleComplex => 2,
         _ => 1,
     };
     (usize::from(basic.size) / halves, usize::from(basic.external) / halves)
@@ -172,7 +172,7 @@ impl Type {
                 for (from, to) in native.chunks_exact(size).zip(made.chunks_exact_mut(external)) {
                     one_out(basic, from, to)?;
                 }
-                // SAFETY: part of the external size, for which the caller promises room.
+                // SAFETY: part of the external size, for which the caller promises space.
                 unsafe { out.copy_from_nonoverlapping(made.as_ptr(), made.len()) };
                 out = out.wrapping_add(made.len());
                 (offset, left) = (offset + n * size, left - n);
@@ -255,14 +255,14 @@ mod tests {
         assert_eq!(long.external_size(3), Some(12));
         let values = [1_i64, -2, 0x1234_5678];
         let mut out = [0; 12];
-        // SAFETY: three elements, and room for them.
+        // SAFETY: three elements, and space for them.
         unsafe { long.pack_external(values.as_ptr().cast(), 3, out.as_mut_ptr()) }.unwrap();
         assert_eq!(out, [0, 0, 0, 1, 0xff, 0xff, 0xff, 0xfe, 0x12, 0x34, 0x56, 0x78]);
         let mut back = [0_i64; 3];
         // SAFETY: as above.
         unsafe { long.unpack_external(out.as_ptr(), back.as_mut_ptr().cast(), 3) };
         assert_eq!(back, values);
-        // SAFETY: one element, and room for it.
+        // SAFETY: one element, and space for it.
         let refused =
             unsafe { long.pack_external((&raw const TOO_LARGE).cast(), 1, out.as_mut_ptr()) };
         assert_eq!(refused, Err(Unrepresentable));
@@ -270,7 +270,7 @@ mod tests {
         let pair = Type::predefined(0x22c).unwrap();
         let pairs = [(7_i16, -3_i32), (-1, 9)].map(|(value, index)| Pair { value, index });
         let mut out = [0; 12];
-        // SAFETY: two elements, and room for them.
+        // SAFETY: two elements, and space for them.
         unsafe { pair.pack_external(pairs.as_ptr().cast(), 2, out.as_mut_ptr()) }.unwrap();
         assert_eq!(out, [0, 7, 0xff, 0xff, 0xff, 0xfd, 0xff, 0xff, 0, 0, 0, 9]);
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bowline_base::layout::Layout;
 
-use super::basic::{Basic, Class, Pair};
+use super::basic::{Basic, Pair, TypeClass};
 use super::bounds::Gathered;
 use super::elements::Elements;
 use super::{Inner, Type};
@@ -18,11 +18,11 @@ enum Kind {
     Pair(Pair),
 }
 
-const fn one(class: Class, size: u8) -> Kind {
+const fn one(class: TypeClass, size: u8) -> Kind {
     Kind::Basic(Basic::new(class, size))
 }
 
-const fn long(class: Class) -> Kind {
+const fn long(class: TypeClass) -> Kind {
     Kind::Basic(Basic::long(class))
 }
 
@@ -30,16 +30,16 @@ const fn pair(value: Basic, index: Basic) -> Kind {
     Kind::Pair(Pair::new(value, index))
 }
 
-const fn basic(class: Class, size: u8) -> Basic {
+const fn basic(class: TypeClass, size: u8) -> Basic {
     Basic::new(class, size)
 }
 
-use Class::*;
+use TypeClass::*;
 
 const INT: Basic = basic(Signed, 4);
 
 /// All of them, in the order of their values. `INTEGER`, `REAL` and `LOGICAL` of Fortran have 4 bytes, as
-/// compilers have them unless they are told otherwise.
+/// compilers have them unless an option says otherwise.
 const TABLE: &[(u16, Kind)] = &[
     // AINT, COUNT, OFFSET, PACKED
     (0x201, one(MultiLanguage, 8)),

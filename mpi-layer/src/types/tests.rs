@@ -275,7 +275,7 @@ proptest! {
         let mut memory: Vec<u8> = (low..high).map(|at| (at * 7 % 251) as u8).collect();
         let base = memory.as_mut_ptr().wrapping_offset(-low as isize);
         let mut packed = vec![0; places.len() - end];
-        // SAFETY: all places of the message are inside of the memory, and the room is another one.
+        // SAFETY: all places of the message are inside of the memory, and the buffer is another one.
         let n = unsafe {
             pack(made.layout(), base, count, end, packed.as_mut_ptr(), packed.len())
         };

@@ -46,7 +46,7 @@ fn members_that_ask_for_different_algorithms_all_get_an_error() {
         let asked = [("bcast", if last { "chain" } else { "flat" })];
         assert_eq!(world.set_algorithms(&asked).unwrap_err(), MpiError::ChoicesDiffer);
         assert_eq!(world.dup_with_algorithms(&asked).unwrap_err(), MpiError::ChoicesDiffer);
-        // One that does not exist is told to those that named it.
+        // One that does not exist is reported to those that named it.
         let asked = [("bcast", if last { "fastest" } else { "flat" })];
         let own = match last {
             true => MpiError::UnknownAlgorithm { collective: "bcast" },

@@ -151,7 +151,7 @@ fn allgathers_give_everybody_everything() {
 }
 
 #[test]
-fn alltoalls_turn_rows_into_columns() {
+fn alltoalls_make_rows_columns() {
     for_all_sizes(|world| {
         let (rank, size) = (world.rank(), world.size());
         for len in LENGTHS {
@@ -217,7 +217,7 @@ fn derived_structs_travel() {
 }
 
 #[test]
-fn wrong_arguments_are_told_before_anything_is_sent() {
+fn wrong_arguments_are_reported_before_anything_is_sent() {
     ranks(2, |world| {
         let mut two = [0u8; 2];
         for root in [-1, 2, i32::MIN] {
@@ -262,7 +262,7 @@ fn wrong_arguments_are_told_before_anything_is_sent() {
 }
 
 #[test]
-fn counts_that_do_not_agree_are_told() {
+fn counts_that_do_not_agree_are_reported() {
     ranks(2, |world| {
         let mut items = vec![0u32; if world.rank() == 0 { 3 } else { 5 }];
         let result = world.bcast(&mut items, 0);

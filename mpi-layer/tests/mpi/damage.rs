@@ -134,7 +134,7 @@ fn sleepers_that_nobody_counts_wake_up() {
 
 /// By messages some would learn of it, and others wait: the standard asks for equal counts.
 #[test]
-fn different_counts_are_told_to_everybody() {
+fn different_counts_are_reported_to_everybody() {
     if !is_there() {
         return;
     }

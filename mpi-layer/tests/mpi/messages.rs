@@ -70,7 +70,7 @@ fn a_rank_sends_to_itself() {
 }
 
 #[test]
-fn wildcards_tell_who_sent_what() {
+fn wildcards_say_who_sent_what() {
     ranks(5, |world| {
         if world.rank() != 0 {
             let items = vec![world.rank() as u16; world.rank() as usize];
@@ -106,17 +106,17 @@ fn nobody_answers_at_once() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_cut_and_told() {
+fn a_message_that_is_too_long_is_cut_and_reported() {
     ranks(2, |world| {
-        for (len, room) in [(8, 3), (5000, 100), (1_000_000, 70_000), (10, 0)] {
+        for (len, capacity) in [(8, 3), (5000, 100), (1_000_000, 70_000), (10, 0)] {
             if world.rank() == 0 {
                 world.send(&pattern(0, len), 1, 0).unwrap();
                 world.send(&[1u8], 1, 0).unwrap();
             } else {
-                let mut into = vec![0; room];
+                let mut into = vec![0; capacity];
                 let error = world.recv(&mut into, 0, 0).unwrap_err();
-                let (message, room) = (len as u64, room as u64);
-                assert_eq!(error, MpiError::Truncated { message, room });
+                let (message, capacity) = (len as u64, capacity as u64);
+                assert_eq!(error, MpiError::Truncated { message, capacity });
                 assert_eq!(into, pattern(0, len)[..into.len()]);
                 // The message is gone, and the next one is intact.
                 assert_eq!(world.recv(&mut [0u8], 0, 0).unwrap().bytes(), 1);
@@ -126,7 +126,7 @@ fn a_message_that_is_too_long_is_cut_and_told() {
 }
 
 #[test]
-fn wrong_arguments_are_told_precisely() {
+fn wrong_arguments_are_reported_precisely() {
     ranks(2, |world| {
         let mut into = [0u8];
         for rank in [2, -4, i32::MIN, i32::MAX, ANY_SOURCE] {

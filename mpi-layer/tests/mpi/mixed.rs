@@ -164,14 +164,14 @@ fn collectives_stand_in_one_list_with_messages() {
                 let mut total = s.iallreduce(world, &mine, &mut sum, Sum)?;
                 let mut list: [&mut dyn Request; 3] = [&mut receive, &mut total, &mut again];
                 let send = s.isend(world, &[7_u8; 3], right, 1)?;
-                let mut told = Vec::new();
+                let mut reported = Vec::new();
                 while let Some((which, outcome)) = wait_any(&mut list) {
                     let bytes = if which == 0 { 3 } else { 0 };
                     assert_eq!(outcome?.bytes(), bytes);
-                    told.push(which);
+                    reported.push(which);
                 }
-                told.sort_unstable();
-                assert_eq!(told, [0, 1, 2], "each is told once");
+                reported.sort_unstable();
+                assert_eq!(reported, [0, 1, 2], "each is reported once");
                 assert_eq!(list[2].outcome().map(|outcome| outcome.is_ok()), Some(true));
                 assert_eq!(total.test(), Ok(true), "it stays ended");
                 send.wait()

@@ -33,7 +33,7 @@ struct Program {
     messages: Vec<Sending>,
     receives: Vec<Vec<Receiving>>,
     /// Consumed bit by bit: whether a rank posts a receive or a send next.
-    turns: Vec<bool>,
+    choices_of_next: Vec<bool>,
 }
 
 fn programs() -> impl Strategy<Value = Program> {
@@ -43,11 +43,13 @@ fn programs() -> impl Strategy<Value = Program> {
             .prop_map(|(from, to, tag, len)| Sending { from, to, tag, len });
         let messages = prop::collection::vec(message, 0..60);
         let choices = prop::collection::vec(any::<(prop::sample::Index, bool)>(), 60);
-        let turns = prop::collection::vec(any::<bool>(), 200);
-        (messages, choices, turns).prop_map(move |(messages, choices, turns)| {
-            let receives = plan(size, &messages, &choices);
-            Program { size, messages, receives, turns }
-        })
+        let choices_of_next = prop::collection::vec(any::<bool>(), 200);
+        (messages, choices, choices_of_next).prop_map(
+            move |(messages, choices, choices_of_next)| {
+                let receives = plan(size, &messages, &choices);
+                Program { size, messages, receives, choices_of_next }
+            },
+        )
     })
 }
 
@@ -93,9 +95,9 @@ fn run(world: &World, program: &Program) {
         .scope(|s| {
             let mut sends = out.iter();
             let mut receives = receives.iter().zip(&mut into);
-            let mut turns = program.turns.iter().cycle().skip(me * 7);
+            let mut choices_of_next = program.choices_of_next.iter().cycle().skip(me * 7);
             loop {
-                let receive_next = *turns.next().expect("an endless list");
+                let receive_next = *choices_of_next.next().expect("an endless list");
                 let mut receive = || -> Result<bool, bowline_mpi::MpiError> {
                     let Some((wanted, place)) = receives.next() else { return Ok(false) };
                     let _ = s.irecv(world, place, wanted.source as i32, wanted.tag)?;

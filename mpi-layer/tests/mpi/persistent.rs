@@ -246,17 +246,33 @@ fn to_make_one_waits_for_nobody() {
             world.recv(&mut [0_u8], world.rank() - 1, 3).unwrap();
         }
         let items = || vec![1_u64; 4000];
+        let (block, counts) = (|| vec![1_u64; 1000], [1000; 4]);
+        let parts = || Partition::new(&counts, &[0, 1000, 2000, 3000]);
+        let mut barrier = world.barrier_init().unwrap();
         let mut all = [
             world.allreduce_init(items(), items(), Sum).unwrap(),
             world.bcast_init(items(), last).unwrap(),
+            world.gather_init(block(), items(), last).unwrap(),
+            world.gatherv_init(block(), items(), parts(), last).unwrap(),
+            world.scatter_init(items(), block(), last).unwrap(),
+            world.scatterv_init(items(), parts(), block(), last).unwrap(),
+            world.allgather_init(block(), items()).unwrap(),
+            world.allgatherv_init(block(), items(), parts()).unwrap(),
             world.alltoall_init(items(), items()).unwrap(),
+            world.reduce_init(items(), items(), Sum, last).unwrap(),
+            world.reduce_scatter_block_init(items(), block(), Sum).unwrap(),
+            world.reduce_scatter_init(items(), block(), &counts, Sum).unwrap(),
+            world.alltoallv_init(items(), parts(), items(), parts()).unwrap(),
             world.scan_init(items(), items(), Sum).unwrap(),
+            world.exscan_init(items(), items(), Sum).unwrap(),
         ];
         if world.rank() < last {
             world.send(&[1_u8], world.rank() + 1, 3).unwrap();
         }
+        barrier.start().unwrap();
         all.iter_mut().for_each(|one| one.start().unwrap());
         all.iter_mut().rev().for_each(|one| one.wait().unwrap());
+        barrier.wait().unwrap();
     });
 }
 

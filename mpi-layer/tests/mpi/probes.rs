@@ -5,7 +5,7 @@ use bowline_mpi::{ANY_SOURCE, ANY_TAG, MpiError, PROC_NULL};
 use super::start::ranks;
 
 #[test]
-fn a_probe_tells_what_a_receive_then_gets() {
+fn a_probe_says_what_a_receive_then_gets() {
     ranks(2, |world| {
         if world.rank() == 0 {
             for len in [0usize, 3, 1000, 200_000] {
@@ -93,7 +93,7 @@ fn improbe_claims_or_finds_nothing() {
             }
         };
         let mut into = [0u32; 2];
-        assert_eq!(claimed.recv(&mut into), Err(MpiError::Truncated { message: 12, room: 8 }));
+        assert_eq!(claimed.recv(&mut into), Err(MpiError::Truncated { message: 12, capacity: 8 }));
         assert_eq!(into, [7, 7]);
         let nobody = world.mprobe(PROC_NULL, 0).unwrap();
         assert_eq!(nobody.recv(&mut into).unwrap().source(), PROC_NULL);

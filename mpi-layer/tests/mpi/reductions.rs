@@ -231,7 +231,7 @@ fn a_panic_in_a_user_operation_passes_through() {
 }
 
 #[test]
-fn lengths_that_do_not_fit_are_told() {
+fn lengths_that_do_not_fit_are_reported() {
     ranks(2, |world| {
         let wrong = |what, expected, got| Err(MpiError::InvalidLength { what, expected, got });
         let result = world.allreduce(&[1u8; 2], &mut [0u8; 3], Sum);

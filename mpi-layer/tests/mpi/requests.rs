@@ -145,7 +145,7 @@ fn a_cancelled_send_says_so_and_a_matched_one_does_not() {
 }
 
 #[test]
-fn a_scope_tells_of_failures_that_nobody_waited_for() {
+fn a_scope_reports_failures_that_nobody_waited_for() {
     ranks(1, |world| {
         let mut into = [0u8; 2];
         let result = world.scope(|s| {
@@ -153,7 +153,7 @@ fn a_scope_tells_of_failures_that_nobody_waited_for() {
             let _ = s.isend(world, &[1u8, 2, 3], 0, 0)?;
             Ok(())
         });
-        assert_eq!(result, Err(MpiError::Truncated { message: 3, room: 2 }));
+        assert_eq!(result, Err(MpiError::Truncated { message: 3, capacity: 2 }));
         assert_eq!(into, [1, 2]);
     });
 }
@@ -195,7 +195,7 @@ fn operations_with_nobody_are_complete_at_once() {
 }
 
 #[test]
-fn wait_any_tells_each_request_once() {
+fn wait_any_reports_each_request_once() {
     ranks(4, |world| {
         if world.rank() != 0 {
             return world.send(&[world.rank()], 0, 0).unwrap();
@@ -230,7 +230,7 @@ fn wait_any_tells_each_request_once() {
 #[test]
 fn wait_any_favours_nobody() {
     ranks(1, |world| {
-        let mut told = [0; 4];
+        let mut reported = [0; 4];
         for _ in 0..10 {
             let mut into = [0u8; 4];
             world
@@ -248,12 +248,12 @@ fn wait_any_favours_nobody() {
                         matches!(world.iprobe(ANY_SOURCE, 0), Ok(Some(_))) && request.is_active()
                     }) {}
                     let (index, _) = wait_any(&mut requests).expect("four are active");
-                    told[index] += 1;
+                    reported[index] += 1;
                     Ok(())
                 })
                 .unwrap();
         }
-        assert!(told.iter().all(|&times| times > 0), "some are never told: {told:?}");
+        assert!(reported.iter().all(|&times| times > 0), "some are never reported: {reported:?}");
     });
 }
 
@@ -277,9 +277,9 @@ fn mixed_lists_complete_in_all_ways() {
                         2 => {
                             let mut done = 0;
                             while done < 3 {
-                                let told = wait_some(&mut requests);
-                                assert!(!told.is_empty());
-                                done += told.len();
+                                let reported = wait_some(&mut requests);
+                                assert!(!reported.is_empty());
+                                done += reported.len();
                             }
                         }
                         _ => {
@@ -300,7 +300,7 @@ fn mixed_lists_complete_in_all_ways() {
 }
 
 #[test]
-fn wait_all_completes_all_and_tells_the_first_error() {
+fn wait_all_completes_all_and_reports_the_first_error() {
     ranks(1, |world| {
         let (mut short, mut long) = ([0u8; 1], [0u8; 4]);
         world
@@ -309,7 +309,7 @@ fn wait_all_completes_all_and_tells_the_first_error() {
                     [s.irecv(world, &mut short, 0, 0)?, s.irecv(world, &mut long, 0, 1)?];
                 world.send(&[1u8, 2], 0, 0)?;
                 world.send(&[3u8, 4], 0, 1)?;
-                let error = MpiError::Truncated { message: 2, room: 1 };
+                let error = MpiError::Truncated { message: 2, capacity: 1 };
                 assert_eq!(wait_all(&mut requests), Err(error));
                 assert_eq!(requests[0].outcome(), Some(Err(error)));
                 assert_eq!(requests[1].outcome().unwrap()?.bytes(), 2);
@@ -418,7 +418,7 @@ fn an_owned_receive_gives_what_fits_after_truncation() {
     ranks(1, |world| {
         let mut receive = world.irecv_owned(vec![0u8; 2], 0, 0).unwrap();
         world.send(&[1u8, 2, 3], 0, 0).unwrap();
-        assert_eq!(receive.complete(), Err(MpiError::Truncated { message: 3, room: 2 }));
+        assert_eq!(receive.complete(), Err(MpiError::Truncated { message: 3, capacity: 2 }));
         assert_eq!(receive.into_items().unwrap(), [1, 2]);
 
         let pending = world.irecv_owned(vec![0u8; 2], 0, 1).unwrap();

@@ -43,26 +43,36 @@ fn join(left: u64, right: u64) -> u64 {
 #[test]
 fn slots_are_used_again_and_again() {
     for size in [2, 3, 4, 5, 7] {
-        let sum = (1..=size as u64).sum::<u64>();
-        let joined = (1..=size as u64).fold(0, join);
+        // Another number in each word, so that no part can stand for another one.
+        let word = |rank: u64, index: usize| 10 * (index as u64 % 9) + rank;
+        let sum = |index| (1..=size as u64).map(|rank| word(rank, index)).sum::<u64>();
+        let joined = |index| (1..=size as u64).map(|rank| word(rank, index)).fold(0, join);
+        let all = |out: &[u64], right: &dyn Fn(usize) -> u64| {
+            out.iter().enumerate().all(|(index, &found)| found == right(index))
+        };
         for len in [100, 5000, 30_000, 400_000] {
             ranks(size, |world| {
-                let mine = vec![1 + world.rank() as u64; len];
+                let mine: Vec<_> =
+                    (0..len).map(|index| word(1 + world.rank() as u64, index)).collect();
                 let mut out = vec![0; len];
                 world.allreduce(&mine, &mut out, Sum).unwrap();
-                assert!(out.iter().all(|&found| found == sum), "{size} {len}");
+                assert!(all(&out, &sum), "{size} {len}");
                 world.allreduce(&mine, &mut out, ordered(join)).unwrap();
-                assert!(out.iter().all(|&found| found == joined), "{size} {len}");
+                assert!(all(&out, &joined), "{size} {len}");
+                let nothing = |_| 0;
                 for root in 0..size as i32 {
                     out.fill(0);
                     world.reduce(&mine, &mut out, Sum, root).unwrap();
-                    let found = if world.rank() == root { sum } else { 0 };
-                    assert!(out.iter().all(|&out| out == found), "{size} {len} {root}");
+                    let is_root = world.rank() == root;
+                    assert!(
+                        all(&out, if is_root { &sum } else { &nothing }),
+                        "{size} {len} {root}"
+                    );
                 }
                 out.fill(0);
                 world.reduce(&mine, &mut out, ordered(join), 1).unwrap();
-                let found = if world.rank() == 1 { joined } else { 0 };
-                assert!(out.iter().all(|&out| out == found), "{size} {len}");
+                let is_root = world.rank() == 1;
+                assert!(all(&out, if is_root { &joined } else { &nothing }), "{size} {len}");
             });
         }
     }
@@ -100,7 +110,7 @@ fn blocks_of_all_lengths_arrive() {
 
 /// All that read the others' calls learn that one has another length, and the next call is as good as any.
 #[test]
-fn different_lengths_are_told() {
+fn different_lengths_are_reported() {
     if !is_there() {
         return;
     }
@@ -134,7 +144,7 @@ fn different_lengths_are_told() {
 
 /// A root learns it; where the others cannot, the memory is used never again.
 #[test]
-fn different_lengths_are_told_to_a_root() {
+fn different_lengths_are_reported_to_a_root() {
     if !is_there() {
         return;
     }

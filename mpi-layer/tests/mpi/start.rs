@@ -223,7 +223,7 @@ fn ends_of<R: Send>(
     ends
 }
 
-/// Tells the others when this rank panics, so that they do not wait for it.
+/// Notifies the others when this rank panics, so that they do not wait for it.
 struct Obituary {
     job: JobMemory,
     rank: u32,
@@ -255,7 +255,7 @@ impl Watchdog {
         let test = std::thread::current().name().unwrap_or("?").to_owned();
         std::thread::spawn(move || {
             if dropped.recv_timeout(WATCHDOG) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                // Not `eprintln`, which the harness keeps from whoever looks for the reason.
+                // Not `eprintln`, which the harness hides from a reader who looks for the reason.
                 let _ = writeln!(std::io::stderr(), "{test} hangs: no end after {WATCHDOG:?}");
                 std::process::abort();
             }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::doorbell::{Doorbell, WakeSet, WakeSource};
+use bowline_base::doorbell::{WakeSet, WakeSource};
 use bowline_base::drain::Drain;
 use bowline_base::view::View;
+use bowline_uct::runtime::Memory;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
-    LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PeerFailure,
-    PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source, TagOffload, Token,
-    Unreachable, Verdict, Wakeup, lacks,
+    AmHeader, AmId, Armed, BorrowedFd, Caps, Discard, EpId, Iface, IfaceAttr, KeptArrivals,
+    LocalSlice, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PeerFailure, PostError,
+    Posted, RemoteSlice, SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward,
+    lacks,
 };
 
 use super::MultiRail;
@@ -32,6 +33,19 @@ impl MultiRail {
             ));
         }
         Ok(address)
+    }
+
+    /// The link of a peer that is known and was not given up.
+    fn is_known(&self, address: &Address) -> Result<Option<u32>, Unreachable> {
+        let index = self.links.find(address.uid);
+        let given_up = match index {
+            Some(index) => self.links[index as usize].failed.map(|how| format!(": {how}")),
+            None => self.links.was_dropped(address.uid).then(String::new),
+        };
+        match given_up {
+            Some(how) => Err(Unreachable::because(format!("the peer was given up{how}"))),
+            None => Ok(index),
+        }
     }
 
     /// For each path of ours, how `address` is reached by it, or why not.
@@ -61,7 +75,7 @@ impl MultiRail {
         if len > limit {
             return Err(PostError::TooLong);
         }
-        if !self.links[index as usize].log.has_room(len) {
+        if !self.links[index as usize].log.has_space(len) {
             return Err(PostError::NoResource);
         }
         Ok(index)
@@ -77,9 +91,9 @@ impl MultiRail {
 
     /// Whether an endpoint that asked may be reported as writable.
     fn can_report(&self, ep: EpId) -> bool {
-        let room =
-            |index: u32| self.links[index as usize].log.has_room(self.attr.limits.am.max_bcopy);
-        self.open_link(ep).is_ok_and(room) && self.reads.len() < MOST
+        let space =
+            |index: u32| self.links[index as usize].log.has_space(self.attr.limits.am.max_bcopy);
+        self.open_link(ep).is_ok_and(space) && self.reads.len() < MOST
     }
 
     fn report_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
@@ -131,50 +145,23 @@ impl MultiRail {
 }
 
 impl MemoryDomain for MultiRail {
-    lacks! { mem_lend puts_end_last }
+    lacks! { mem_lend rkey_ptr puts_end_last rkey_of }
 
-    fn md_attr(&self) -> MdAttr {
-        self.md()
-    }
+    // Its own methods of these names.
+    forward! { [this => this] md_attr mem_release rkey_pack rkey_unpack rkey_release }
+
+    forward! { [this => this.memory] mem_view }
 
     fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
         Err(MemError::Unsupported("allocate memory that all paths reach"))
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.keep(memory)
+        self.lend(Memory::of_buffer(memory))
     }
 
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.lend(bytes, None)
-    }
-
-    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.view_memory(handle)
-    }
-
-    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        self.release_memory(handle)
-    }
-
-    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.pack_key(handle)
-    }
-
-    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
-        self.open_key(ep, packed)
-    }
-
-    fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
-        None
-    }
-
-    fn rkey_release(&mut self, rkey: RkeyId) {
-        self.close_key(rkey);
-    }
-
-    fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
-        None
+        self.lend(Memory::exposed(bytes))
     }
 }
 
@@ -193,11 +180,8 @@ unsafe impl Iface for MultiRail {
 
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
         let address = self.peer(address)?;
-        if let Some(&index) = self.by_uid.get(&address.uid) {
-            return match self.links[index as usize].failed {
-                Some(how) => Err(Unreachable::because(format!("the peer was given up: {how}"))),
-                None => Ok(()),
-            };
+        if self.is_known(&address)?.is_some() {
+            return Ok(());
         }
         let routes = self.routes(&address);
         if routes.iter().any(Result::is_ok) {
@@ -239,19 +223,13 @@ unsafe impl Iface for MultiRail {
 
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let address = self.peer(address)?;
-        if let Some(&index) = self.by_uid.get(&address.uid) {
-            if let Some(how) = self.links[index as usize].failed {
-                let why = format!("the peer was given up: {how}");
-                return Err(OpenError::Unreachable(Unreachable::because(why)));
-            }
+        if let Some(index) = self.is_known(&address)? {
             return Ok(self.endpoint_to(index));
         }
-        let uid = address.uid;
-        let index = self.new_link(Link::new(address));
+        let index = self.links.insert(Link::new(address));
         if let Err(error) = self.make_paths(index) {
             // No peer has heard of it.
-            self.by_uid.remove(&uid);
-            self.links.pop();
+            self.links.take_back(index);
             return Err(error);
         }
         Ok(self.endpoint_to(index))
@@ -259,7 +237,7 @@ unsafe impl Iface for MultiRail {
 
     fn source_of(&self, address: &[u8]) -> Option<Source> {
         let address = Address::parse(address)?;
-        self.by_uid.get(&address.uid).map(|&index| Source(index))
+        self.links.find(address.uid).map(Source)
     }
 
     fn disconnect(&mut self, ep: EpId) {
@@ -267,7 +245,11 @@ unsafe impl Iface for MultiRail {
         // What is in the log still goes, and the link stays for what the peer says.
         self.waiters.cancel(ep);
         self.events.forget(ep);
-        self.links[index as usize].ep = None;
+        let link = &mut self.links[index as usize];
+        link.ep = None;
+        if link.reported {
+            self.over.push(index);
+        }
     }
 
     fn all_sent(&mut self) -> bool {
@@ -347,6 +329,7 @@ unsafe impl Iface for MultiRail {
         if !self.waiters.is_empty() && events == 0 {
             events += self.report_writable(sink, budget);
         }
+        self.drop_links();
         events
     }
 
@@ -386,9 +369,7 @@ impl OneSided for MultiRail {
 }
 
 impl Wakeup for MultiRail {
-    fn doorbell(&self) -> Option<&Doorbell> {
-        None
-    }
+    lacks! { doorbell }
 
     fn arm(&mut self, descriptor: bool) -> Armed {
         if !descriptor || !self.attr.caps.contains(Caps::EVENT_FD) || self.has_work() {
@@ -424,11 +405,7 @@ impl Wakeup for MultiRail {
 }
 
 impl KeptArrivals for MultiRail {
-    fn release(&mut self, _: Desc) {}
-
-    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
-        None
-    }
+    lacks! { release desc_view }
 }
 
 impl TagOffload for MultiRail {
@@ -437,18 +414,6 @@ impl TagOffload for MultiRail {
 
 impl SignalSafe for MultiRail {
     lacks! { progress_signal_safe }
-}
-
-/// Takes nothing in.
-struct Discard;
-
-impl Sink for Discard {
-    fn am(&mut self, _: Arrival<'_>) -> Verdict {
-        Verdict::Consumed
-    }
-    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
-    fn writable(&mut self, _: EpId) {}
-    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
 }
 
 impl Drop for MultiRail {

@@ -7,7 +7,6 @@ use bowline_uct::{
 };
 
 use super::MultiRail;
-use super::link::{Link, PathState};
 use super::log::Entry;
 use super::relay::{Note, Relay};
 use super::wire::{ACK, DATA, Front, HELLO};
@@ -16,14 +15,6 @@ use super::wire::{ACK, DATA, Front, HELLO};
 const NOTES: u32 = 64;
 
 impl MultiRail {
-    /// The link to a worker that is not known yet. Its paths are to be made.
-    pub(super) fn new_link(&mut self, link: Link) -> u32 {
-        let index = self.links.len() as u32;
-        self.by_uid.insert(link.uid, index);
-        self.links.push(link);
-        index
-    }
-
     /// Makes an endpoint on every path that leads to the peer.
     pub(super) fn make_paths(&mut self, index: u32) -> Result<(), OpenError> {
         let Some(address) = self.links[index as usize].address.take() else { return Ok(()) };
@@ -58,7 +49,7 @@ impl MultiRail {
                 path.by_ep.set(ep.0, index);
                 taken |= 1 << theirs;
                 let path = &mut self.links[index as usize].paths[at];
-                (path.state, path.theirs) = (PathState::Up(ep), theirs as u8);
+                (path.ep, path.theirs) = (Some(ep), theirs as u8);
                 break;
             }
             if self.links[index as usize].paths[at].endpoint().is_none() {
@@ -184,7 +175,7 @@ impl MultiRail {
     /// A path is over.
     pub(super) fn path_down(&mut self, index: u32, at: usize, how: PeerFailure) {
         let link = &mut self.links[index as usize];
-        if std::mem::replace(&mut link.paths[at].state, PathState::Down) == PathState::Down {
+        if std::mem::replace(&mut link.paths[at].down, true) {
             return;
         }
         self.stats.paths_lost += 1;
@@ -230,9 +221,10 @@ impl MultiRail {
         }
         for at in 0..self.paths.len() {
             let path = &mut self.links[index as usize].paths[at];
-            if let PathState::Up(ep) = std::mem::replace(&mut path.state, PathState::Down) {
+            if let Some(ep) = path.endpoint() {
                 self.paths[at].iface.invalidate(ep);
             }
+            path.down = true;
         }
         for key in self.reads_of(index) {
             self.try_again(key);
@@ -250,7 +242,32 @@ impl MultiRail {
             && link.reads == 0
             && !std::mem::replace(&mut link.reported, true)
         {
+            if link.ep.is_none() {
+                self.over.push(index);
+            }
             self.events.fail(Some(Source(index)), link.ep, how);
+        }
+    }
+
+    /// Drops links that are over, once all events of theirs are reported.
+    pub(super) fn drop_links(&mut self) {
+        if self.over.is_empty() || !self.events.is_empty() {
+            return;
+        }
+        for index in std::mem::take(&mut self.over) {
+            if self.links[index as usize].queued {
+                self.over.push(index);
+                continue;
+            }
+            let paths = self.links[index as usize].paths;
+            for (path, of_link) in self.paths.iter_mut().zip(paths) {
+                path.sources.forget(index);
+                path.by_ep.forget(index);
+                if let Some(ep) = of_link.ep {
+                    path.iface.disconnect(ep);
+                }
+            }
+            self.links.drop_gone(index);
         }
     }
 
@@ -267,7 +284,6 @@ impl MultiRail {
             own: self.uid,
             sources: &mut path.sources,
             links: &mut self.links,
-            by_uid: &mut self.by_uid,
             notes: &mut self.notes,
             stats: &mut self.stats,
             above: sink,

@@ -1,5 +1,5 @@
 //! Flushes: a message is out of our hands when its path has let go of it, not when it was posted there.
-//! A transport may keep what it was given until it finds room (sockets do), and a program that has
+//! A transport may keep what it was given until it finds space (sockets do), and a program that has
 //! flushed may stop making progress.
 //!
 //! ```text
@@ -36,7 +36,6 @@ pub(super) struct Flush {
 }
 
 impl MultiRail {
-    /// Flushes what was posted to `links`.
     pub(super) fn begin_flush(
         &mut self,
         links: impl Iterator<Item = u32>,
@@ -105,14 +104,13 @@ impl MultiRail {
             }
             answer => {
                 self.parts.remove(key);
-                // A path that refuses has no room for it yet, or has failed and will say so: then the
+                // A path that refuses has no space for it yet, or has failed and will say so: then the
                 // next one is asked, when it has taken the messages.
                 answer.is_ok()
             }
         }
     }
 
-    /// A path has answered for its own flush.
     pub(super) fn path_flushed(&mut self, key: Key, result: Result<u64, PeerFailure>) {
         let links = &self.links;
         for flush in &mut self.flushes {

@@ -34,6 +34,7 @@
 //!    refuses a part of a read has no further part in that read.
 //! 8. Every path is greeted as soon as a link is used, so that a death is noticed on all of them: where
 //!    the peer is dead, one path after the other fails, and then the link.
+//! 9. A link that is over is dropped, and its number is for the next peer (`link`).
 //!
 //! Puts and atomic operations are not here: what was not known to have happened when its path failed
 //! could not be repeated. They go by another interface of the network.
@@ -61,17 +62,17 @@ mod relay;
 pub mod split;
 mod wire;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use bowline_base::doorbell::WakeSource;
 use bowline_base::slab::{Key, Slab};
 use bowline_model::transport::{Costs, Figure, TransportCosts};
-use bowline_uct::runtime::{EpTable, EventQueue, NumberTable, WritableList};
+use bowline_uct::runtime::{EpTable, EventQueue, KeyTable, MemoryTable, NumberTable, WritableList};
 use bowline_uct::{Caps, Iface, IfaceAttr, Limits, OpLimits, OpenError};
 
 use self::flush::Flush;
-use self::link::Link;
-use self::memory::{Memory, OpenKey};
+use self::link::Links;
+use self::memory::{Handles, Keys};
 use self::reads::{Asked, Read};
 use self::relay::Note;
 use self::split::{MAX_PATHS, PathCost};
@@ -138,15 +139,17 @@ pub struct MultiRail {
     attr: IfaceAttr,
     uid: u64,
     own_address: Vec<u8>,
-    links: Vec<Link>,
-    by_uid: HashMap<u64, u32>,
+    links: Links,
+    /// Links that are to be dropped: their failure is among `events`, and the user has no endpoint.
+    over: Vec<u32>,
     /// The links of endpoints.
     endpoints: EpTable<u32>,
-    keys: Slab<OpenKey>,
-    memory: Slab<Memory>,
+    /// By the name of the peer.
+    keys: KeyTable<u64, Keys>,
+    memory: MemoryTable<Handles>,
     reads: Slab<Read>,
     parts: Slab<Asked>,
-    /// Reads that wait for room in a path.
+    /// Reads that wait for space in a path.
     refused: Vec<Key>,
     notes: Vec<Note>,
     /// Links that have something to post, each once.
@@ -187,8 +190,8 @@ impl MultiRail {
         }
         for rail in &rails {
             let attr = rail.iface.attr();
-            let room = attr.limits.am.max_bcopy;
-            if !attr.caps.contains(MESSAGES) || room < 256 || attr.caps.contains(Caps::LOOPBACK) {
+            let space = attr.limits.am.max_bcopy;
+            if !attr.caps.contains(MESSAGES) || space < 256 || attr.caps.contains(Caps::LOOPBACK) {
                 let why = format!("{} carries no ordered messages of 256 bytes", attr.provider);
                 return Err(OpenError::Limit(why));
             }
@@ -223,11 +226,11 @@ impl MultiRail {
             attr,
             uid,
             own_address,
-            links: Vec::new(),
-            by_uid: HashMap::new(),
+            links: Links::default(),
+            over: Vec::new(),
             endpoints: EpTable::default(),
-            keys: Slab::default(),
-            memory: Slab::default(),
+            keys: KeyTable::default(),
+            memory: MemoryTable::default(),
             reads: Slab::default(),
             parts: Slab::default(),
             refused: Vec::new(),

@@ -1,6 +1,9 @@
 //! A peer as several transports together see it: its paths, what was sent to it, what is expected of it. State only; what is
 //! done with it is in `drive`.
 
+use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
+
 use bowline_uct::{EpId, PeerFailure};
 
 use super::log::Log;
@@ -12,20 +15,11 @@ use super::wire::{Address, Front};
 const DUE_MESSAGES: u32 = 64;
 const DUE_BYTES: usize = 128 << 10;
 
-/// What a transport has for the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PathState {
-    /// There is none.
-    None,
-    /// An endpoint of the transport.
-    Up(EpId),
-    Down,
-}
-
-/// One path of a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LinkPath {
-    pub(super) state: PathState,
+    /// The endpoint of the transport, if it has one for the peer.
+    pub(super) ep: Option<EpId>,
+    pub(super) down: bool,
     /// Which of the peer's paths it leads to.
     pub(super) theirs: u8,
     /// The greeting is posted.
@@ -35,13 +29,11 @@ pub(super) struct LinkPath {
 }
 
 impl LinkPath {
-    const NONE: Self = Self { state: PathState::None, theirs: 0, greeted: false, full: false };
+    const NONE: Self = Self { ep: None, down: false, theirs: 0, greeted: false, full: false };
 
+    /// The endpoint of a path that is up.
     pub(super) fn endpoint(&self) -> Option<EpId> {
-        match self.state {
-            PathState::Up(ep) => Some(ep),
-            PathState::None | PathState::Down => None,
-        }
+        self.ep.filter(|_| !self.down)
     }
 }
 
@@ -110,6 +102,15 @@ impl Link {
         }
     }
 
+    /// What stands at a number that is nobody's.
+    fn gone() -> Self {
+        let mut link = Self::new(Address { uid: 0, paths: Vec::new() });
+        link.address = None;
+        link.failed = Some(PeerFailure::Closed);
+        link.reported = true;
+        link
+    }
+
     /// The first path that is up.
     pub(super) fn first_up(&self) -> Option<(usize, EpId)> {
         self.paths.iter().enumerate().find_map(|(at, path)| Some((at, path.endpoint()?)))
@@ -117,7 +118,7 @@ impl Link {
 
     /// A bit for each own path that was given up.
     pub(super) fn down(&self) -> u8 {
-        let bits = self.paths.iter().enumerate().filter(|(_, path)| path.state == PathState::Down);
+        let bits = self.paths.iter().enumerate().filter(|(_, path)| path.down);
         bits.fold(0, |bits, (at, _)| bits | 1 << at)
     }
 
@@ -145,6 +146,83 @@ impl Link {
     /// What has arrived was acknowledged.
     pub(super) fn acknowledged(&mut self) {
         (self.owed_messages, self.owed_bytes, self.due) = (0, 0, false);
+    }
+}
+
+/// Peers whose links were dropped that are remembered.
+const REMEMBERED: usize = 1024;
+
+/// All peers, by the number that they have as sources.
+///
+/// **Bound.** A link is dropped, and its number given to another peer, when it has failed, the user has
+/// heard of that and has no endpoint, and nothing of it is under way. So there are no more links than
+/// peers that live and endpoints that are open. A peer that was given up though it lives may still greet; it
+/// is known from its name, as are the last [`REMEMBERED`] that were dropped.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    list: Vec<Link>,
+    by_uid: HashMap<u64, u32>,
+    free: Vec<u32>,
+    dropped: VecDeque<u64>,
+}
+
+impl Links {
+    /// The link of a worker.
+    pub(super) fn find(&self, uid: u64) -> Option<u32> {
+        self.by_uid.get(&uid).copied()
+    }
+
+    /// Whether a worker had a link that was dropped.
+    pub(super) fn was_dropped(&self, uid: u64) -> bool {
+        self.dropped.contains(&uid)
+    }
+
+    /// The link to a worker that is not known yet. Its paths are to be made.
+    pub(super) fn insert(&mut self, link: Link) -> u32 {
+        let uid = link.uid;
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.list[index as usize] = link;
+                index
+            }
+            None => {
+                self.list.push(link);
+                self.list.len() as u32 - 1
+            }
+        };
+        self.by_uid.insert(uid, index);
+        index
+    }
+
+    /// Takes back a link of which no peer has heard.
+    pub(super) fn take_back(&mut self, index: u32) {
+        self.by_uid.remove(&self.list[index as usize].uid);
+        // What looks at all links finds one that has failed, and does nothing for it.
+        self.list[index as usize] = Link::gone();
+        self.free.push(index);
+    }
+
+    /// Drops a link.
+    pub(super) fn drop_gone(&mut self, index: u32) {
+        if self.dropped.len() == REMEMBERED {
+            self.dropped.pop_front();
+        }
+        self.dropped.push_back(self.list[index as usize].uid);
+        self.take_back(index);
+    }
+}
+
+impl Deref for Links {
+    type Target = [Link];
+
+    fn deref(&self) -> &[Link] {
+        &self.list
+    }
+}
+
+impl DerefMut for Links {
+    fn deref_mut(&mut self) -> &mut [Link] {
+        &mut self.list
     }
 }
 

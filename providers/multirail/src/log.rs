@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   first                     first + posted                 first + len
-//!     │ posted on the path in use │ waiting for room there       │
+//!     │ posted on the path in use │ waiting for space there       │
 //!     └── ack(n): gone up to n    └── advance: one further       └── push
 //!                     rewind: the path is gone, all of it waits again
 //! ```
-//! Bounded by messages and bytes, so that it is the queue of what waits for room as well: a message that
-//! is in it will be sent, and one that finds no room was not begun.
+//! Bounded by messages and bytes, so that it is the queue of what waits for space as well: a message that
+//! is in it will be sent, and one that finds no space was not begun.
 
 use std::collections::VecDeque;
 
@@ -42,12 +42,12 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Whether a message of `len` bytes has room.
-    pub(super) fn has_room(&self, len: usize) -> bool {
+    /// Whether a message of `len` bytes has space.
+    pub(super) fn has_space(&self, len: usize) -> bool {
         self.entries.is_empty() || self.entries.len() < MESSAGES && self.bytes.len() + len <= BYTES
     }
 
-    /// Adds a message; the caller has asked for room.
+    /// Adds a message; the caller has asked for space.
     pub(super) fn push(&mut self, id: AmId, header: &AmHeader, payload: &[u8]) {
         self.entries.push_back(Entry { id, header: *header, len: payload.len() });
         self.bytes.extend(payload);
@@ -212,13 +212,13 @@ mod tests {
     #[test]
     fn it_is_bounded() {
         let mut log = Log::default();
-        assert!(log.has_room(usize::MAX / 2), "an empty one takes everything");
-        while log.has_room(3000) {
+        assert!(log.has_space(usize::MAX / 2), "an empty one takes everything");
+        while log.has_space(3000) {
             log.push(ID, &[0; 3], &[0; 3000]);
         }
         assert!(log.bytes.len() <= BYTES && log.bytes.len() + 3000 > BYTES);
         let mut log = Log::default();
-        while log.has_room(0) {
+        while log.has_space(0) {
             log.push(ID, &[0; 3], &[]);
         }
         assert_eq!(log.entries.len(), MESSAGES);

@@ -3,41 +3,21 @@
 //! refused before it is split.
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::view::View;
+use bowline_uct::runtime::{Held, Memory};
 use bowline_uct::{Caps, EpId, LocalSlice, MdAttr, MemError, MemHandle, RkeyId};
 
 use super::split::MAX_PATHS;
 use super::wire::PackedKey;
 use super::{MultiRail, key_bytes};
 
-/// Local memory.
-#[derive(Debug)]
-pub(super) struct Memory {
-    /// The memory itself, where it is kept here; only the transports touch it until it is released.
-    home: Option<RecvBuf>,
-    bytes: LocalSlice,
-    handles: [Option<MemHandle>; MAX_PATHS],
-}
+/// The handles of some memory, by path.
+pub(super) type Handles = [Option<MemHandle>; MAX_PATHS];
 
-/// A peer's memory.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OpenKey {
-    pub(super) link: u32,
-    start: u64,
-    len: u64,
-    pub(super) keys: [Option<RkeyId>; MAX_PATHS],
-}
-
-impl OpenKey {
-    /// Whether it opens `len` bytes at `address`.
-    pub(super) fn opens(&self, address: u64, len: u64) -> bool {
-        let offset = address.checked_sub(self.start);
-        offset.and_then(|at| at.checked_add(len)).is_some_and(|end| end <= self.len)
-    }
-}
+/// The opened keys of a peer's memory, by path.
+pub(super) type Keys = [Option<RkeyId>; MAX_PATHS];
 
 impl MultiRail {
-    pub(super) fn md(&self) -> MdAttr {
+    pub(super) fn md_attr(&self) -> MdAttr {
         if !self.attr.caps.contains(Caps::GET_ZCOPY) {
             return MdAttr::default();
         }
@@ -57,16 +37,18 @@ impl MultiRail {
         }
     }
 
-    /// Lends `bytes` to reads by every path. One that refuses has no part in reads of them.
-    pub(super) fn lend(
-        &mut self,
-        bytes: LocalSlice,
-        home: Option<RecvBuf>,
-    ) -> Result<MemHandle, MemError> {
+    /// Lends memory to reads by every path. One that refuses has no part in reads of it.
+    pub(super) fn lend(&mut self, memory: Memory) -> Result<MemHandle, MemError> {
         if !self.attr.caps.contains(Caps::EXPOSE) {
             return Err(MemError::Unsupported("lend memory to reads by all paths"));
         }
-        let mut handles = [None; MAX_PATHS];
+        // SAFETY: the memory is kept beside the handles that the transports get, and given up by
+        // `mem_release` after all of them were released; the transports are dropped before it, since
+        // `paths` is the first field. They only read it; a write of the owner by a view may meet the read of a
+        // peer, which gets a mixture then, as of all memory that is registered. If no transport takes it, it is
+        // dropped here.
+        let bytes = unsafe { LocalSlice::from_raw(memory.start(), memory.len()) };
+        let mut handles = Handles::default();
         let mut refused = None;
         for (path, handle) in self.paths.iter_mut().zip(&mut handles).filter(|(path, _)| path.reads)
         {
@@ -81,52 +63,30 @@ impl MultiRail {
                 return Err(error);
             }
         }
-        Ok(MemHandle(self.memory.insert(Memory { home, bytes, handles })))
+        Ok(self.memory.insert(memory, handles))
     }
 
-    /// The same for memory that is kept here.
-    pub(super) fn keep(&mut self, mut home: RecvBuf) -> Result<MemHandle, MemError> {
-        let len = home.len();
-        // SAFETY: `home` is kept beside the handles that the transports get, and given back by
-        // `release_memory` after all of them were released; the transports are dropped before it, since
-        // `paths` is the first field. Nobody looks at its bytes meanwhile. If no transport takes them,
-        // `lend` drops it at once.
-        let bytes = unsafe { LocalSlice::of_recv(&mut home, 0, len) }.ok_or(MemError::NoSuch)?;
-        self.lend(bytes, Some(home))
-    }
-
-    /// The bytes of registered memory. Those that are only lent to reads nobody may write.
-    pub(super) fn view_memory(&self, handle: MemHandle) -> Option<View<'_>> {
-        let Memory { home, bytes, .. } = self.memory.get(handle.0)?;
-        // SAFETY: the bytes are those of `home`, which is writable and is kept here, and used by the
-        // transports alone, until it is released, for which all of this is borrowed exclusively.
-        home.as_ref().map(|_| unsafe { View::from_raw(bytes.as_ptr(), bytes.len()) })
-    }
-
-    pub(super) fn release_memory(
-        &mut self,
-        handle: MemHandle,
-    ) -> Result<Option<RecvBuf>, MemError> {
-        let memory = self.memory.remove(handle.0).ok_or(MemError::NoSuch)?;
+    pub(super) fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        let held = self.memory.remove(handle)?;
         let mut refused = None;
-        for (path, handle) in self.paths.iter_mut().zip(memory.handles) {
+        for (path, handle) in self.paths.iter_mut().zip(held.with) {
             if let Some(handle) = handle
                 && let Err(error) = path.iface.mem_release(handle)
             {
                 refused = Some(error);
             }
         }
-        let Some(error) = refused else { return Ok(memory.home) };
+        let Some(error) = refused else { return Ok(held.into_buffer()) };
         // That transport may still touch it.
-        std::mem::forget(memory.home);
+        std::mem::forget(held);
         Err(error)
     }
 
-    pub(super) fn pack_key(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        let memory = self.memory.get(handle.0).ok_or(MemError::NoSuch)?;
-        let (start, len) = (memory.bytes.as_ptr() as u64, memory.bytes.len() as u64);
+    pub(super) fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        let Held { with: handles, memory } = self.memory.get(handle).ok_or(MemError::NoSuch)?;
+        let (start, len) = (memory.start() as u64, memory.len() as u64);
         let mut packed = PackedKey { start, len, keys: Vec::new() };
-        for (path, handle) in self.paths.iter().zip(memory.handles) {
+        for (path, handle) in self.paths.iter().zip(*handles) {
             let key = match handle {
                 Some(handle) => path.iface.rkey_pack(handle)?,
                 None => Vec::new(),
@@ -137,14 +97,14 @@ impl MultiRail {
     }
 
     /// Opens the key of every path that is up. A key that one of them does not take is damaged.
-    pub(super) fn open_key(&mut self, ep: EpId, bytes: &[u8]) -> Result<RkeyId, MemError> {
+    pub(super) fn rkey_unpack(&mut self, ep: EpId, bytes: &[u8]) -> Result<RkeyId, MemError> {
         let index = *self.endpoints.get(ep).ok_or(MemError::NoSuch)?;
         if self.endpoints.open(ep).is_err() {
             let how = self.links[index as usize].failed;
             return Err(how.map_or(MemError::NoSuch, MemError::Peer));
         }
         let packed = PackedKey::parse(bytes).ok_or(MemError::BadKey)?;
-        let mut keys = [None; MAX_PATHS];
+        let mut keys = Keys::default();
         let mut refused = None;
         for (at, path) in self.paths.iter_mut().enumerate() {
             let path_of = self.links[index as usize].paths[at];
@@ -157,25 +117,26 @@ impl MultiRail {
                 Err(error) => refused = Some(error),
             }
         }
-        let key = OpenKey { link: index, start: packed.start, len: packed.len, keys };
         match refused {
-            None if keys.iter().any(Option::is_some) => Ok(RkeyId(self.keys.insert(key))),
+            None if keys.iter().any(Option::is_some) => {
+                Ok(self.keys.insert(self.links[index as usize].uid, packed.start, packed.len, keys))
+            }
             None => Err(MemError::BadKey),
             Some(error) => {
-                self.close_inner_keys(&key);
+                self.close_inner_keys(keys);
                 Err(error)
             }
         }
     }
 
-    pub(super) fn close_key(&mut self, rkey: RkeyId) {
-        if let Some(key) = self.keys.remove(rkey.0) {
-            self.close_inner_keys(&key);
+    pub(super) fn rkey_release(&mut self, rkey: RkeyId) {
+        if let Some(keys) = self.keys.remove(rkey) {
+            self.close_inner_keys(keys);
         }
     }
 
-    fn close_inner_keys(&mut self, key: &OpenKey) {
-        for (path, rkey) in self.paths.iter_mut().zip(key.keys) {
+    fn close_inner_keys(&mut self, keys: Keys) {
+        for (path, rkey) in self.paths.iter_mut().zip(keys) {
             if let Some(rkey) = rkey {
                 path.iface.rkey_release(rkey);
             }

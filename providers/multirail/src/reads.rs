@@ -6,12 +6,11 @@
 //! little. What a failed path had left, or had asked for without an answer, is for the path that asks next.
 
 use bowline_base::slab::Key;
-use bowline_uct::{
-    Caps, EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, Token,
-};
+use bowline_uct::runtime::bytes_of;
+use bowline_uct::{Caps, EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice, Token};
 
 use super::MultiRail;
-use super::memory::OpenKey;
+use super::memory::Keys;
 use super::split::{self, MAX_PATHS, MIN_PART};
 
 /// Bytes asked for at once.
@@ -59,7 +58,7 @@ pub(super) struct Read {
     token: Token,
     to: LocalSlice,
     address: u64,
-    keys: [Option<RkeyId>; MAX_PATHS],
+    keys: Keys,
     /// Bytes that have not arrived.
     left: u64,
     /// What each path is to ask for, and whether it was given anything.
@@ -152,39 +151,31 @@ impl MultiRail {
             return Err(PostError::Unsupported);
         }
         let index = self.open_link(ep)?;
-        let [to] = to else { return Err(PostError::TooLong) };
-        let length = to.len() as u64;
-        let key = *self.keys.get(from.rkey.0).ok_or(PostError::BadArgument)?;
-        if key.link != index {
-            return Err(PostError::BadArgument);
-        }
-        if !key.opens(from.address, length) {
-            return Err(PostError::BadRemote);
-        }
-        if length == 0 {
-            return Ok(Posted::Done);
-        }
+        let length = bytes_of(to, &self.attr.limits.get)?;
+        let keys = self.keys.open(self.links[index as usize].uid, from, length)?.key;
+        let Some(to) = to.first().filter(|to| !to.is_empty()) else { return Ok(Posted::Done) };
         if self.reads.len() >= MOST {
             return Err(PostError::NoResource);
         }
-        let read = self.split_read(&key, *to, from.address, token)?;
+        let read = self.split_read(index, keys, *to, from.address, token)?;
         // The peer is to notice our end, as we notice its own: rule 8.
         self.queue(index);
-        self.post_first(read, length)
+        self.post_first(read, length as u64)
     }
 
     /// Makes a read whose bytes are split among the paths that are up; nothing of it is asked for yet.
     fn split_read(
         &mut self,
-        key: &OpenKey,
+        index: u32,
+        keys: Keys,
         to: LocalSlice,
         address: u64,
         token: Token,
     ) -> Result<Key, PostError> {
         let length = to.len() as u64;
-        let link = &mut self.links[key.link as usize];
+        let link = &mut self.links[index as usize];
         let costs: [_; MAX_PATHS] = std::array::from_fn(|at| {
-            let usable = link.paths[at].endpoint().is_some() && key.keys[at].is_some();
+            let usable = link.paths[at].endpoint().is_some() && keys[at].is_some();
             self.paths.get(at).filter(|_| usable).map(|path| path.cost)
         });
         let split = split::split(length, &costs).ok_or(PostError::Unsupported)?;
@@ -200,11 +191,11 @@ impl MultiRail {
             self.stats.split_reads += 1;
         }
         Ok(self.reads.insert(Read {
-            link: key.link,
+            link: index,
             token,
             to,
             address,
-            keys: std::array::from_fn(|at| key.keys[at].filter(|_| costs[at].is_some())),
+            keys: std::array::from_fn(|at| keys[at].filter(|_| costs[at].is_some())),
             left: length,
             own,
             takes_part,

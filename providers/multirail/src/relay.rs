@@ -1,13 +1,11 @@
 //! The sink of one path: hands messages on as they come, within the transport's call, and notes the
 //! rest.
 
-use std::collections::HashMap;
-
 use bowline_uct::runtime::NumberTable;
 use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
 
 use super::RailStats;
-use super::link::{self, Link, PathState};
+use super::link::{self, Link, Links};
 use super::wire::{ACK, Address, DATA, Front, HELLO};
 
 /// What is to be done when the transport has returned.
@@ -29,8 +27,7 @@ pub(super) struct Relay<'a> {
     pub(super) path: usize,
     pub(super) own: u64,
     pub(super) sources: &'a mut NumberTable,
-    pub(super) links: &'a mut Vec<Link>,
-    pub(super) by_uid: &'a mut HashMap<u64, u32>,
+    pub(super) links: &'a mut Links,
     pub(super) notes: &'a mut Vec<Note>,
     pub(super) stats: &'a mut RailStats,
     pub(super) above: &'a mut dyn Sink,
@@ -46,23 +43,18 @@ impl Relay<'_> {
             return None;
         }
         let at = arrival.source.0;
-        let (known, bound) = (self.by_uid.get(&address.uid).copied(), self.sources.get(at));
+        let (known, bound) = (self.links.find(address.uid), self.sources.get(at));
         if bound.is_some() && known != bound {
             // One source is one peer, so that no peer makes links without end.
             return None;
         }
-        let index = match known {
-            Some(known) => known,
-            None => {
-                let index = self.links.len() as u32;
-                self.by_uid.insert(address.uid, index);
-                self.links.push(Link::new(address));
-                index
-            }
-        };
+        if self.links.was_dropped(address.uid) {
+            return Some(());
+        }
+        let index = known.unwrap_or_else(|| self.links.insert(Link::new(address)));
         let link = &mut self.links[index as usize];
         // Rule 4.
-        if link.paths[self.path].state == PathState::Down || link.failed.is_some() {
+        if link.paths[self.path].down || link.failed.is_some() {
             return Some(());
         }
         self.sources.set(at, index);

@@ -2,7 +2,7 @@
 //! and the fronts of messages. Everything here came from a peer and is checked.
 
 use bowline_base::view::View;
-use bowline_uct::{AddrReader, AddrWriter, AmHeader, AmId, Truncated};
+use bowline_uct::{AddrReader, AddrWriter, AmHeader, AmId, Truncated, fnv_32};
 
 use super::split::MAX_PATHS;
 
@@ -14,14 +14,9 @@ pub(super) const DATA: AmId = AmId::new(1);
 /// What has arrived. Words: number of the message that is expected next, paths given up.
 pub(super) const ACK: AmId = AmId::new(2);
 
-/// FNV-1a over bytes, against damage, not against malice.
-fn checksum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |sum, &byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
-}
-
 /// `body` behind its checksum.
-fn sealed(body: Vec<u8>) -> Vec<u8> {
-    let mut out = checksum(&body).to_le_bytes().to_vec();
+fn with_checksum(body: Vec<u8>) -> Vec<u8> {
+    let mut out = fnv_32(&body).to_le_bytes().to_vec();
     out.extend(body);
     out
 }
@@ -29,7 +24,7 @@ fn sealed(body: Vec<u8>) -> Vec<u8> {
 /// What is behind the checksum, if that is right.
 fn opened(bytes: &[u8]) -> Option<&[u8]> {
     let (sum, body) = bytes.split_first_chunk::<4>()?;
-    (u32::from_le_bytes(*sum) == checksum(body)).then_some(body)
+    (u32::from_le_bytes(*sum) == fnv_32(body)).then_some(body)
 }
 
 /// Where a worker is reached by several transports.
@@ -48,7 +43,7 @@ impl Address {
         for (provider, address) in &self.paths {
             out.bytes(provider.as_bytes()).bytes(address);
         }
-        sealed(out.finish())
+        with_checksum(out.finish())
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
@@ -87,12 +82,9 @@ impl PackedKey {
         let mut out = AddrWriter::new();
         out.u64(self.start).u64(self.len).u8(self.keys.len() as u8);
         for key in &self.keys {
-            out.u8(u8::try_from(key.len()).ok()?);
-            for &byte in key {
-                out.u8(byte);
-            }
+            out.u8(u8::try_from(key.len()).ok()?).raw(key);
         }
-        Some(sealed(out.finish()))
+        Some(with_checksum(out.finish()))
     }
 
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
@@ -125,7 +117,6 @@ pub(super) struct Front {
     pub(super) number: u32,
     /// Whose it is.
     pub(super) id: AmId,
-    /// Its own header.
     pub(super) header: AmHeader,
     /// Paths that the sender has given up, a bit for each of its own.
     pub(super) down: u8,
@@ -166,7 +157,7 @@ impl Front {
 /// Feeds the decoders arbitrary bytes, for the fuzzer: what was read is written again as it was.
 #[cfg(any(test, fuzzing))]
 pub(super) fn feed(bytes: &[u8]) {
-    for bytes in [bytes.to_vec(), sealed(bytes.to_vec())] {
+    for bytes in [bytes.to_vec(), with_checksum(bytes.to_vec())] {
         if let Some(address) = Address::parse(&bytes)
             && address.paths.iter().all(|(name, _)| !name.contains(char::REPLACEMENT_CHARACTER))
         {

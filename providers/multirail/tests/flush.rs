@@ -43,7 +43,7 @@ fn post(a: &mut MultiRail, ep: EpId, number: u64) {
     let payload = [5; 3000];
     let mut pack = |out: bowline_base::view::View<'_>| out.copy_in(&payload);
     let posted = a.am_bcopy(ep, AmId::new(1), &[number, 0, 0], payload.len(), &mut pack);
-    assert_eq!(posted, Ok(payload.len()), "the log has room for all of them");
+    assert_eq!(posted, Ok(payload.len()), "the log has space for all of them");
 }
 
 /// As many messages as the kernel takes, some more that lie in the socket's queue, still more that wait
@@ -61,7 +61,7 @@ fn flushed_messages_arrive_without_their_senders_progress() {
         let of_one = count.is_multiple_of(20);
         let flushed = if of_one { a.flush(ep, TOKEN) } else { a.flush_all(TOKEN) };
         let mut sender = Seen::default();
-        if flushed.expect("there is room for a flush") == Posted::InFlight {
+        if flushed.expect("there is space for a flush") == Posted::InFlight {
             under_way += 1;
             while sender.completed.is_empty() {
                 a.progress(&mut sender, 32);

@@ -1,7 +1,8 @@
-//! Several transports as one: the contract's suite over them, what a split read takes, and what a flush
-//! promises. Messages that are under way when a path dies are in ucp's tests, whose protocols they need.
+//! Several transports as one: the contract's suite over them, what a split read takes, what a flush
+//! promises, and what is left of peers that have gone. Messages that are under way when a path dies are in ucp's tests, whose protocols they need.
 
 mod flush;
+mod returns;
 mod striping;
 mod suite;
 

@@ -27,7 +27,7 @@ impl Sink for Done {
 }
 
 /// Nanoseconds of a read of `len` bytes by networks with these costs of a byte, in ps; and what was
-/// predicted. `figures` is what the reader is told that they are.
+/// predicted. `figures` is what the table calls them.
 fn read(len: usize, bytes_ps: &[u64], figures: &[u64]) -> (f64, f64, MultiRail) {
     let networks: Vec<_> = bytes_ps
         .iter()
@@ -45,7 +45,7 @@ fn read(len: usize, bytes_ps: &[u64], figures: &[u64]) -> (f64, f64, MultiRail) 
     let to = unsafe { LocalSlice::of_recv(&mut buffer, 0, len) }.expect("all of it");
     // Greetings are over.
     let (mut done, mut nothing) = (Done::default(), Done::default());
-    reader.am_short(ep, bowline_uct::AmId::new(0), &[0; 3], &[]).expect("there is room");
+    reader.am_short(ep, bowline_uct::AmId::new(0), &[0; 3], &[]).expect("there is space");
     loop {
         let busy = reader.progress(&mut done, 64) + owner.progress(&mut nothing, 64) > 0;
         if !advance(&networks) && !busy {

@@ -10,10 +10,10 @@ use bowline_uct::conformance::{Exclusion, Provider};
 
 use super::{options, rails};
 
-/// Left out where room comes otherwise than with the sender's progress alone.
+/// Left out where space comes otherwise than with the sender's progress alone.
 const IN_ORDER: Exclusion = Exclusion {
     test: "flow::writable_in_order_of_asking",
-    reason: "room comes with the peers' acknowledgements, which arrive when their hosts send them",
+    reason: "space comes with the peers' acknowledgements, which arrive when their hosts send them",
 };
 
 macro_rules! sim_form {

@@ -176,7 +176,7 @@ impl Bare {
         }
     }
 
-    fn turn(&mut self, first: bool, trips: u64) -> Outcome<()> {
+    fn round(&mut self, first: bool, trips: u64) -> Outcome<()> {
         for _ in 0..trips {
             if first {
                 self.send()?;
@@ -237,7 +237,7 @@ impl Side {
             let sent = if self.bytes <= self.ours.attr().limits.am.max_short {
                 self.ours.am_short(self.ep, id, &header, payload)
             } else {
-                let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(payload);
+                let mut pack = |space: bowline_base::view::View<'_>| space.copy_in(payload);
                 self.ours.am_bcopy(self.ep, id, &header, self.bytes, &mut pack).map(|_| ())
             };
             match sent {
@@ -258,7 +258,7 @@ impl Side {
         }
     }
 
-    fn turn(&mut self, first: bool, trips: u64) -> Outcome<()> {
+    fn round(&mut self, first: bool, trips: u64) -> Outcome<()> {
         for _ in 0..trips {
             if first {
                 self.send()?;
@@ -275,10 +275,10 @@ impl Side {
     fn block(&mut self, first: bool, trips: u64) -> Outcome<[f64; 2]> {
         let half = |start: Instant| start.elapsed().as_nanos() as f64 / (2 * trips) as f64;
         let start = Instant::now();
-        self.bare.turn(first, trips)?;
+        self.bare.round(first, trips)?;
         let bare = half(start);
         let start = Instant::now();
-        self.turn(first, trips)?;
+        self.round(first, trips)?;
         Ok([bare, half(start)])
     }
 }

@@ -9,7 +9,7 @@
 //! anywhere, 1 within the host. `window` is how many messages a peer may have under way to the
 //! interface. `host` (a hash of the kernel's boot id), `pid_ns`, `pid` and `start_time` name the
 //! process, so that peers on the same host can watch it; `net_ns` says which peers have a network
-//! in between, be it that of containers of one host; `instance` tells interfaces apart.
+//! in between, be it that of containers of one host; `instance` distinguishes interfaces.
 //! The check is over everything in front of it: libfabric is never given a name that was damaged
 //! on its way.
 
@@ -19,17 +19,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 
-use bowline_uct::{AddrReader, AddrWriter, Truncated};
+use bowline_uct::{AddrReader, AddrWriter, Truncated, fnv_64};
 use libfabric_sys as sys;
-
-use crate::wire::hash;
 
 const MAGIC: u32 = 0x4946_4f42;
 const VERSION: u8 = 3;
 /// Bytes of the check.
 const CHECK: usize = 8;
 
-/// A process as the kernel tells it apart from every other one.
+/// A process as the kernel distinguishes it from every other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) host: u64,
@@ -43,7 +41,7 @@ impl Home {
     pub(crate) fn current() -> io::Result<Self> {
         let pid = std::process::id();
         Ok(Self {
-            host: hash(&fs::read("/proc/sys/kernel/random/boot_id")?),
+            host: fnv_64(&fs::read("/proc/sys/kernel/random/boot_id")?),
             pid_ns: fs::metadata("/proc/self/ns/pid")?.ino(),
             net_ns: fs::metadata("/proc/self/ns/net")?.ino(),
             pid,
@@ -128,7 +126,7 @@ impl Address {
         w.u64(self.instance).u32(self.window).u32(self.format);
         w.u8(u8::from(self.within_host)).bytes(self.provider.as_bytes()).bytes(&self.name);
         let mut bytes = w.finish();
-        let check = hash(&bytes);
+        let check = fnv_64(&bytes);
         bytes.extend_from_slice(&check.to_le_bytes());
         bytes
     }
@@ -154,7 +152,7 @@ impl Address {
         let body = bytes.len() - r.rest().len();
         let check = r.u64()?;
         // Fuzzing looks behind the check.
-        let right = cfg!(fuzzing) || hash(&bytes[..body]) == check;
+        let right = cfg!(fuzzing) || fnv_64(&bytes[..body]) == check;
         let whole = right && bytes.len() == body + CHECK;
         let provider = std::str::from_utf8(provider).map_err(|_| BadAddress::Damaged)?;
         if !whole || window == 0 || instance == 0 {

@@ -30,11 +30,8 @@ impl OfiIface {
         token: Option<Token>,
     ) -> Result<(), PostError> {
         let index = self.open_peer(ep)?;
-        let bytes = width.bytes();
-        if !at.address.is_multiple_of(bytes as u64) {
-            return Err(PostError::BadArgument);
-        }
-        let remote = self.remote(index, at, bytes)?;
+        self.rkeys.open_word(index, at, width)?;
+        let remote = self.remote(index, at, width.bytes())?;
         if self.must_wait(index) {
             return Err(self.refuse());
         }
@@ -71,12 +68,12 @@ impl OfiIface {
             AtomicWidth::W64 => (true, sys::FI_UINT64),
         };
         let store = |place: usize, value: u64| {
-            let room = self.tx.view(buffer).slice(place, 8).expect("inside a buffer");
+            let space = self.tx.view(buffer).slice(place, 8).expect("inside a buffer");
             // A word of the width stands at its own address, whatever the order of bytes.
             if wide {
-                room.copy_in(&value.to_ne_bytes())
+                space.copy_in(&value.to_ne_bytes())
             } else {
-                room.copy_in(&(value as u32).to_ne_bytes())
+                space.copy_in(&(value as u32).to_ne_bytes())
             };
         };
         store(OPERAND, operand);
@@ -145,7 +142,7 @@ impl OfiIface {
             Ok(()) => {
                 let peer = &mut self.peers[index as usize];
                 peer.sent = peer.sent.wrapping_add(1);
-                peer.told = taken;
+                peer.reported = taken;
                 peer.taken_due = false;
                 Ok(())
             }

@@ -20,28 +20,10 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd};
 
-use rustix::net::{Shutdown, getpeername, getsockname};
+use rustix::net::{Shutdown, getsockname};
 
 use crate::link_check;
-
-/// The two ends of a connection, ours first.
-pub(crate) type Ends = (SocketAddr, SocketAddr);
-
-/// The two ends of a socket, where it is one of the internet's and has both.
-pub(crate) fn ends(fd: BorrowedFd<'_>) -> Option<Ends> {
-    let remote = SocketAddr::try_from(getpeername(fd).ok()??).ok()?;
-    let local = SocketAddr::try_from(getsockname(fd).ok()?).ok()?;
-    Some((local, remote))
-}
-
-/// The open descriptors of this process, by number.
-///
-/// # Errors
-/// When they cannot be listed, which takes a descriptor itself.
-pub(crate) fn descriptors() -> io::Result<impl Iterator<Item = i32>> {
-    let entries = std::fs::read_dir("/proc/self/fd")?.flatten();
-    Ok(entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()))
-}
+use crate::sockets::{Ends, descriptors, ends};
 
 /// Which connections of this process lead to a peer.
 #[derive(Clone, Copy, Debug)]

@@ -53,8 +53,7 @@ const QUIET: u32 = 8;
 /// Empty looks, and time, after which libfabric has answered what it will of the dead.
 const SILENT: u32 = 64;
 const SILENT_FOR: Duration = Duration::from_millis(20);
-/// First distance of messages to a silent peer of another host, and the last one.
-pub(crate) const ASK_FIRST: Duration = Duration::from_secs(1);
+/// Last distance of messages to a silent peer of another host; the first is [`ASK_FIRST`].
 const ASK_LAST: Duration = Duration::from_secs(64);
 /// Time between the tries of a sleeper to do what there was no descriptor for.
 const TRY_EVERY: Duration = Duration::from_millis(100);
@@ -62,7 +61,7 @@ const TRY_EVERY: Duration = Duration::from_millis(100);
 const CABLES_EVERY: Duration = Duration::from_millis(250);
 
 impl OfiIface {
-    /// libfabric refused an operation to `peer` for good.
+    /// libfabric refused an operation to `peer`, not for want of resources.
     #[cold]
     pub(crate) fn post_failed(&mut self, peer: u32, error: i32) -> PostError {
         tracing::debug!("libfabric refused to send: {}", sys::error_text(error));
@@ -87,7 +86,7 @@ impl OfiIface {
         if context & 1 == 1 {
             // A message longer than any that a peer of ours sends, or the end of the endpoint.
             tracing::debug!("libfabric: a receive failed: {}", sys::error_text(error));
-            self.counters.strangers += 1;
+            self.counters.unknown_senders += 1;
             self.posted -= 1;
             self.idle_rx.push((context >> 1) as u32);
             return;
@@ -254,7 +253,7 @@ impl OfiIface {
     }
 
     /// Makes an endpoint fail though its peer is well.
-    pub(crate) fn invalidate_endpoint(&mut self, ep: EpId) {
+    pub(crate) fn invalidate(&mut self, ep: EpId) {
         let Ok(index) = self.open_peer(ep) else {
             return;
         };
@@ -264,7 +263,7 @@ impl OfiIface {
         self.drop_pending(index, PeerFailure::Died);
     }
 
-    pub(crate) fn close_endpoint(&mut self, ep: EpId) {
+    pub(crate) fn disconnect(&mut self, ep: EpId) {
         let Some(index) = self.endpoints.remove(ep) else { return };
         self.waiters.cancel(ep);
         // The user who closed an endpoint does not want to hear of it any more.
@@ -278,7 +277,7 @@ impl OfiIface {
     }
 
     /// Whether the peer of `ep` lives, asked now.
-    pub(crate) fn ask_life(&mut self, ep: EpId) -> Result<(), PostError> {
+    pub(crate) fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         let index = self.open_peer(ep)?;
         match self.how(index) {
             PeerFailure::Unreachable => Ok(()),
@@ -290,7 +289,7 @@ impl OfiIface {
     }
 
     /// Looks at the peers of this process.
-    pub(crate) fn look_at_the_near(&mut self) {
+    pub(crate) fn check_local_peers(&mut self) {
         let mut place = 0;
         while let Some(&index) = self.here.get(place) {
             place += 1;
@@ -304,7 +303,7 @@ impl OfiIface {
     }
 
     /// Looks at the peers of other processes, and of other hosts.
-    pub(crate) fn look_at_the_far(&mut self) {
+    pub(crate) fn check_remote_peers(&mut self) {
         while let Some(index) = self.watch.ended() {
             let Some(peer) = self.peers.get(index as usize) else { return };
             self.watch.remove(&peer.liveness);
@@ -360,9 +359,9 @@ impl OfiIface {
             self.ask_every = (self.ask_every * 2).min(ASK_LAST);
             self.ask_next = now + self.ask_every;
         }
-        if now >= self.cables_next {
-            self.cables_next = now + (self.lost_after / 4).max(CABLES_EVERY);
-            self.look_at_the_cables();
+        if now >= self.link_check_next {
+            self.link_check_next = now + (self.lost_after / 4).max(CABLES_EVERY);
+            self.check_links();
         }
         for index in 0..self.peers.len() {
             let peer = &mut self.peers[index];
@@ -380,7 +379,7 @@ impl OfiIface {
     }
 
     /// Gives up the peers on hosts that do not answer.
-    fn look_at_the_cables(&mut self) {
+    fn check_links(&mut self) {
         let asked = self.peers.iter().filter(|peer| peer.asked && peer.is_well());
         let mut hosts: Vec<IpAddr> = asked.filter_map(|peer| peer.at).map(|at| at.ip()).collect();
         hosts.sort_unstable();
@@ -399,9 +398,9 @@ impl OfiIface {
 
     /// When a sleeper has to wake for the sake of peers on other hosts, and of those for whom there was
     /// no descriptor.
-    pub(crate) fn next_look(&self) -> Option<Duration> {
+    pub(crate) fn next_check(&self) -> Option<Duration> {
         let far = (self.asked_peers > 0).then(|| {
-            let next = self.ask_next.min(self.cables_next);
+            let next = self.ask_next.min(self.link_check_next);
             next.saturating_duration_since(Instant::now()).max(Duration::from_millis(1))
         });
         let short = !self.unwatched.is_empty() || !self.greetings.is_empty();
@@ -421,7 +420,7 @@ impl OfiIface {
     }
 
     /// Gives what is under way a moment to leave: messages were complete for their senders.
-    pub(crate) fn linger(&mut self) {
+    pub(crate) fn drain(&mut self) {
         struct Nobody;
         impl bowline_uct::Sink for Nobody {
             fn am(&mut self, _: bowline_uct::Arrival<'_>) -> bowline_uct::Verdict {
@@ -431,9 +430,9 @@ impl OfiIface {
             fn writable(&mut self, _: EpId) {}
             fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
         }
-        let end = Instant::now() + LINGER;
+        let end = Instant::now() + DRAIN;
         while self.has_unfinished() && Instant::now() < end {
-            self.advance(&mut Nobody, 64);
+            self.progress(&mut Nobody, 64);
         }
     }
 
@@ -446,7 +445,7 @@ impl OfiIface {
 }
 
 /// How long the drop of an interface waits for messages to leave.
-const LINGER: Duration = Duration::from_millis(200);
+const DRAIN: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests;

@@ -35,7 +35,6 @@ impl Flushes {
         self.first.wrapping_add(self.ended.len() as u32)
     }
 
-    /// An operation of `epoch` has ended.
     pub(crate) fn end(&mut self, epoch: u32) {
         self.total -= 1;
         let age = epoch.wrapping_sub(self.first) as usize;

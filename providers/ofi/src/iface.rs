@@ -4,27 +4,25 @@ use std::collections::{HashMap, VecDeque};
 use std::mem::ManuallyDrop;
 use std::time::Instant;
 
-use bowline_base::slab::Slab;
-use bowline_uct::runtime::{EpTable, EventQueue, WritableList};
+use bowline_uct::runtime::{EpTable, EventQueue, KeyTable, WritableList};
 use bowline_uct::{
     AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, Secret, Unreachable,
 };
 
 use crate::addr::{Address, Home, new_instance, stays_here};
-use crate::buffers::Buffers;
+use crate::buffers::{Buffers, Slot};
 use crate::info::{Offers, Traits};
 use crate::link_check::LinkChecks;
-use crate::liveness::{Liveness, Presence, Watch};
-use crate::md::{Memories, Rkey};
+use crate::liveness::{ASK_FIRST, Liveness, Presence, Watch};
+use crate::md::{Memories, Opened};
 use crate::net::{MAX_PIECES, Net, Remote};
 use crate::options::{Atomics, OfiOptions};
-use crate::peer::{Ops, Peer};
-use crate::receive::Slot;
-use crate::refusal::Refusals;
-use crate::wait::Bed;
+use crate::peer::{Ops, Peer, Refusals};
+use crate::remains::Remains;
+use crate::wait_set::WaitSet;
 use crate::wire::{ACTIVE, ATOMIC, GREETING};
 
-/// Most peers of an interface; `shm` of libfabric has room for fewer.
+/// Most peers of an interface; `shm` of libfabric has space for fewer.
 const MAX_PEERS: u32 = 1 << 16;
 const MAX_PEERS_SHM: u32 = 255;
 /// Longest one-sided operation: longer ones are cut by the layers above.
@@ -47,9 +45,9 @@ bowline_base::counters! {
         refused,
         /// Operations that libfabric did not take at once and that went out later.
         delayed,
-        /// Messages that only told a peer what was taken.
+        /// Messages that had nothing but the number taken in them.
         credits,
-        /// Endpoints told that they may post again.
+        /// Endpoints reported as writable.
         writable,
         /// Puts of all flavours.
         puts,
@@ -60,7 +58,7 @@ bowline_base::counters! {
         /// Atomic operations of peers that were refused: no such memory, or no such word in it.
         refused_accesses,
         /// Messages from nobody that is known, or damaged ones.
-        strangers,
+        unknown_senders,
         /// Peers that failed or closed.
         failures,
     }
@@ -112,8 +110,8 @@ pub struct OfiIface {
     pub(crate) invalid: Vec<EpId>,
     /// Fences so far.
     pub(crate) fences: u32,
-    /// Messages after which a peer is told what was taken, if nothing else is sent to it.
-    pub(crate) tell_after: u32,
+    /// Messages after which a peer gets the number taken, if nothing else is sent to it.
+    pub(crate) report_after: u32,
     /// Receive buffers that are neither posted nor kept.
     pub(crate) idle_rx: Vec<u32>,
     /// Receive buffers that libfabric has.
@@ -121,7 +119,8 @@ pub struct OfiIface {
     pub(crate) slots: Vec<Slot>,
     pub(crate) kept: u32,
     pub(crate) may_keep: u32,
-    pub(crate) rkeys: Slab<Rkey>,
+    /// By the index of the peer.
+    pub(crate) rkeys: KeyTable<u32, Opened>,
     pub(crate) watch: Watch,
     /// Peers whose processes are to be watched as soon as there are descriptors for that.
     pub(crate) unwatched: Vec<u32>,
@@ -132,41 +131,19 @@ pub struct OfiIface {
     /// Those that are asked now and then whether they are still there.
     pub(crate) asked_peers: u32,
     pub(crate) link_checks: LinkChecks,
-    pub(crate) cables_next: Instant,
+    pub(crate) link_check_next: Instant,
     pub(crate) lost_after: std::time::Duration,
     pub(crate) ask_next: Instant,
     pub(crate) ask_every: std::time::Duration,
-    pub(crate) turns: u32,
+    pub(crate) polls: u32,
     pub(crate) counters: OfiCounters,
     /// Before `net`, whose queue's descriptor it watches.
-    pub(crate) bed: Option<Bed>,
+    pub(crate) wait_set: Option<WaitSet>,
     // Taken out by `drop`, together.
     pub(crate) memories: ManuallyDrop<Memories>,
     pub(crate) rx: ManuallyDrop<Buffers>,
     pub(crate) tx: ManuallyDrop<Buffers>,
     pub(crate) net: ManuallyDrop<Net>,
-}
-
-/// What libfabric may touch, and the objects by which it does; closed in the right order.
-#[derive(Debug)]
-pub(crate) struct Remains {
-    memories: Memories,
-    rx: Buffers,
-    tx: Buffers,
-    net: Net,
-}
-
-impl Drop for Remains {
-    fn drop(&mut self) {
-        if self.net.traits.bind_memory {
-            self.memories.clear();
-            self.rx.deregister();
-            self.tx.deregister();
-        }
-        // From here on libfabric touches no memory of ours. The fields go in their order: what is
-        // still registered before the domain.
-        self.net.close_endpoint();
-    }
 }
 
 // SAFETY: the only parts that are not `Send` by themselves are the pieces of waiting messages, which
@@ -228,8 +205,8 @@ impl OfiIface {
         let rx = Buffers::new(&mut net, options.rx_buffers, options.buffer_bytes)?;
         let tx = Buffers::new(&mut net, options.tx_buffers, options.buffer_bytes)?;
         let watch = Watch::new().map_err(system("make a descriptor for peers' processes"))?;
-        let bed = Bed::open(&net, watch.fd())?;
-        let attr = attr(&traits, &options, &address, native_atomics, bed.is_some(), &rx);
+        let wait_set = WaitSet::open(&net, watch.fd())?;
+        let attr = attr(&traits, &options, &address, native_atomics, wait_set.is_some(), &rx);
         let mut iface = Self {
             attr,
             far: options.far,
@@ -256,26 +233,26 @@ impl OfiIface {
             cut_failed: false,
             invalid: Vec::new(),
             fences: 0,
-            tell_after: (options.window / 2).max(1),
+            report_after: (options.window / 2).max(1),
             posted: 0,
             idle_rx: (0..options.rx_buffers).rev().collect(),
             slots: vec![Slot::default(); options.rx_buffers as usize],
             kept: 0,
             may_keep: options.rx_buffers - options.rx_buffers.div_ceil(4),
-            rkeys: Slab::default(),
+            rkeys: KeyTable::default(),
             watch,
             unwatched: Vec::new(),
             greetings: Vec::new(),
             here: Vec::new(),
             asked_peers: 0,
             link_checks: LinkChecks::default(),
-            cables_next: Instant::now(),
+            link_check_next: Instant::now(),
             lost_after: options.lost_after,
-            ask_next: Instant::now() + crate::failure::ASK_FIRST,
-            ask_every: crate::failure::ASK_FIRST,
-            turns: 0,
+            ask_next: Instant::now() + ASK_FIRST,
+            ask_every: ASK_FIRST,
+            polls: 0,
             counters: OfiCounters::default(),
-            bed,
+            wait_set,
             memories: ManuallyDrop::new(Memories::new(address.instance, traits.virtual_addresses)),
             address,
             rx: ManuallyDrop::new(rx),
@@ -299,7 +276,7 @@ impl OfiIface {
         })
     }
 
-    /// Closes the interface as a crash would: nobody is told, except that peers in this process
+    /// Closes the interface as a crash would: nobody is notified, except that peers in this process
     /// find it gone. For tests.
     #[doc(hidden)]
     pub fn crash(mut self) {
@@ -354,7 +331,7 @@ impl OfiIface {
         Ok((liveness, asked))
     }
 
-    pub(crate) fn open_endpoint(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+    pub(crate) fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let address =
             Address::unpack(address).map_err(|error| OpenError::BadAddress(error.to_string()))?;
         self.accepts(&address)?;
@@ -388,12 +365,8 @@ fn attr(
     wakeup: bool,
     rx: &Buffers,
 ) -> IfaceAttr {
-    let mut caps = Caps::AM_SHORT
-        | Caps::AM_BCOPY
-        | Caps::AM_ORDERED
-        | Caps::PUT_SHORT
-        | Caps::PUT_BCOPY
-        | Caps::PUT_ZCOPY
+    let mut caps = Caps::MESSAGES
+        | Caps::PUTS
         | Caps::GET_ZCOPY
         | Caps::RMA_REGISTERED
         | Caps::EXPOSE
@@ -449,10 +422,10 @@ impl Drop for OfiIface {
     fn drop(&mut self) {
         if std::process::id() == self.pid {
             self.say_bye();
-            self.linger();
+            self.drain();
         }
         // The watch over the queue's descriptor goes before the queue.
-        self.bed = None;
+        self.wait_set = None;
         // SAFETY: `drop` runs once, and nobody uses the four after it.
         let remains = unsafe {
             Remains {

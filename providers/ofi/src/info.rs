@@ -10,8 +10,8 @@ use std::ptr;
 use bowline_uct::OpenError;
 use libfabric_sys as sys;
 
-use crate::liveness::is_shortage;
 use crate::options::{Atomics, OfiOptions, Registration};
+use crate::shortage::{is_shortage, shortage};
 
 /// The version of the interface that we ask for.
 pub(crate) const VERSION: u32 = sys::fi_version_of(1, 17);
@@ -112,9 +112,6 @@ pub(crate) struct Traits {
     pub(crate) tagged: bool,
 }
 
-/// Descriptors that a single act of libfabric takes, and a few more.
-const ACT_TAKES: usize = 8;
-
 /// The text of an error of libfabric as that of the system.
 pub(crate) fn failure(act: &'static str, error: i32) -> OpenError {
     let error = error.wrapping_abs();
@@ -130,15 +127,6 @@ pub(crate) fn failure(act: &'static str, error: i32) -> OpenError {
         source = shortage;
     }
     OpenError::System { act, source }
-}
-
-/// What the system says where too few descriptors are left for an act of libfabric. libfabric has other
-/// words for that: no provider, an error of input or output, no address.
-pub(crate) fn shortage() -> Option<std::io::Error> {
-    let null = std::fs::File::open("/dev/null");
-    let all = null.and_then(|null| (1..ACT_TAKES).map(|_| null.try_clone()).collect());
-    let all: std::io::Result<Vec<std::fs::File>> = all;
-    all.err().filter(is_shortage)
 }
 
 fn text(from: *const c_char) -> String {

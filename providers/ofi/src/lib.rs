@@ -30,7 +30,7 @@
 //! | tagged messages | `fi_tsendmsg`, `fi_trecvmsg` |
 //!
 //! Active messages are under credit: a peer has at most `BOWLINE_OFI_WINDOW` of them under way
-//! (what was taken is told in the header of messages that go back, or in one of its own), so
+//! (what was taken is said in the header of messages that go back, or in one of its own), so
 //! libfabric's memory for messages that nobody has received is bounded, and a sender's refusals do
 //! not depend on the provider. What libfabric does not take at once (FI_EAGAIN, a connection that is
 //! being made) waits here, in order, and goes out in `progress`.
@@ -52,9 +52,9 @@
 //! **`udp;ofi_rxd`** does everything in the progress of the two sides: a put to a rank that computes
 //! waits for its next call, and one to a rank that waits in something else (a file, a lock) for that
 //! to end. For the same reason this transport does not notice a death on another host there: a
-//! question of ours would be answered by the peer's progress only, so that whoever computes for
+//! question of ours would be answered by the peer's progress only, so that a peer that computes for
 //! longer than BOWLINE_OFI_LOST_AFTER would be taken for dead. Under `bowline run --hosts` the
-//! launcher tells of such deaths, and of hosts that are silent; under other managers nobody does,
+//! launcher reports such deaths, and hosts that are silent; under other managers nobody does,
 //! and a wait for the dead does not end. Nor does it check who sent a packet: an endpoint that gets the
 //! port of one that has gone takes what the peers of that one still repeat for messages of its own
 //! peers, and loses some of those, or libfabric crashes. So jobs that follow each other at once on one
@@ -64,14 +64,14 @@
 //!
 //! A killed process of the same host is noticed by its pidfd, whatever the provider, without any
 //! message; of another host by what libfabric reports, and a host that is silent by what the kernel
-//! knows of the connections to it. The module `failure` tells the details and what is not noticed, and
+//! knows of the connections to it. The module `failure` has the details and what is not noticed, and
 //! how long memory is kept from its user when a peer is lost that may still live: until libfabric has
 //! let it go, and at most for twice BOWLINE_OFI_LOST_AFTER, when the endpoint is closed. Over shared
 //! memory a peer that lives and does not answer keeps it until its process ends.
 //!
 //! libfabric's `shm` (seen with 1.17) guards a receiver's queue by a spin lock in shared memory. A
 //! peer that is killed while it holds the lock, which is while it sends, leaves the survivor in the
-//! library for good (about one death in ten in the midst of a stream). It also takes the answers to puts and
+//! library for ever (about one death in ten in the midst of a stream). It also takes the answers to puts and
 //! atomics in the order in which they were asked for, so that none comes any more behind one of a peer that
 //! has died or closed. With `BOWLINE_OFI_ATOMICS=auto` atomics go by messages there, which have no answers of
 //! that kind; puts still have them. It is never chosen by itself;
@@ -115,17 +115,21 @@ mod post;
 mod progress;
 mod receive;
 mod refusal;
+mod remains;
 mod rma;
+mod shortage;
 mod signals;
+mod sockets;
 mod tag;
 mod wait;
+mod wait_set;
 mod wire;
 
 pub use iface::{OfiCounters, OfiIface};
 pub use info::{OfiOffer, list};
 pub use options::{
     ATOMICS, Atomics, BUFFER_BYTES, DOMAIN, LOST_AFTER, OPERATIONS, OfiOptions, PROVIDER,
-    REGISTRATION, RX_BUFFERS, Registration, SETTINGS, TAGS, TX_BUFFERS, WAKEUP, WINDOW, Wakeup,
+    REGISTRATION, RX_BUFFERS, Registration, SETTINGS, TAGS, TX_BUFFERS, WAKEUP, WINDOW, WakeupMode,
 };
 pub use signals::restore_signals;
 

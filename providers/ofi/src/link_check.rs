@@ -2,7 +2,7 @@
 //!
 //! libfabric's socket providers report a connection when the kernel gives it up, which it does a
 //! quarter of an hour after the cable was pulled. The kernel knows much earlier that nothing is
-//! acknowledged, and tells whoever holds the socket (`TCP_INFO`); libfabric's sockets are those of
+//! acknowledged, and shows it to the holder of the socket (`TCP_INFO`); libfabric's sockets are those of
 //! this process. So they are looked at, and only that; `disconnect` ends those of a host that was given
 //! up.
 //!
@@ -18,7 +18,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use crate::disconnect::{Ends, descriptors, ends};
+use crate::sockets::{Ends, descriptors, ends};
 
 /// What the kernel says of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(crate) fn is_tcp(fd: BorrowedFd<'_>) -> bool {
 fn look(fd: BorrowedFd<'_>) -> Option<Seen> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: `info` has room for `len` bytes; a kernel that knows less of it writes less.
+    // SAFETY: `info` has space for `len` bytes; a kernel that knows less of it writes less.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),

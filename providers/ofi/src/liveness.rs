@@ -1,6 +1,6 @@
 //! Whether the peers of this host still live, asked without their help.
 //!
-//! libfabric tells of a dead peer only where an operation to it fails, and some providers not
+//! libfabric reports a dead peer only where an operation to it fails, and some providers not
 //! even then. So a peer in another process of this host is watched by a pidfd, which the kernel
 //! makes readable at its end, and a peer in this process by a word that its interface writes when
 //! it goes. For a peer on another host there is what libfabric reports, helped by a message now
@@ -16,12 +16,14 @@
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bowline_base::sync::atomic::{AtomicU8, Ordering};
 use rustix::event::epoll;
 
 use crate::addr::Home;
-use crate::iface::Remains;
+use crate::remains::Remains;
+use crate::shortage::is_shortage;
 
 const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
@@ -78,10 +80,8 @@ impl Drop for Presence {
     }
 }
 
-/// Whether a call has failed for want of descriptors or memory, of which there may be some later.
-pub(crate) fn is_shortage(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
-}
+/// First distance of messages that ask a silent peer of another host whether it is still there.
+pub(crate) const ASK_FIRST: Duration = Duration::from_secs(1);
 
 /// How it is known whether a peer lives.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Liveness {
                     _ => State::Lives,
                 }
             }
-            // Acquire: pairs with the Release of whoever wrote it.
+            // Acquire: pairs with the Release of its writer.
             Self::Here(shared) => match shared.word.load(Ordering::Acquire) {
                 OPEN => State::Lives,
                 CLOSED => State::Closed,
@@ -244,7 +244,7 @@ mod tests {
         let home = Home { pid, start_time, ..own };
         let mut watch = Watch::new().expect("a descriptor");
         let liveness = Liveness::watch(&own, &home, 1).expect("it runs");
-        watch.add(5, &liveness).expect("room for one");
+        watch.add(5, &liveness).expect("space for one");
         assert_eq!((liveness.state(), watch.ended()), (State::Lives, None));
         let other = Home { start_time: start_time + 1, ..home };
         assert!(Liveness::watch(&own, &other, 1).is_none(), "a recycled pid");

@@ -11,23 +11,21 @@
 //! the start of the memory. The check is over everything in front of it.
 //!
 //! **After a release.** Some providers answer an access by a key that is not known any more by
-//! closing the connection, and so would turn a peer's late write into the failure of a whole
+//! closing the connection, and so would make of a peer's late write the failure of a whole
 //! endpoint. Memory that was allocated here therefore stays registered for a while after its
 //! release, where nobody uses it, with its pages given back to the system: a late write goes
 //! nowhere. Memory of the user is deregistered at once.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::region::Region;
-use bowline_base::slab::Slab;
 use bowline_base::view::View;
-use bowline_uct::{AddrReader, LocalSlice, MdAttr, MemError, MemHandle, PostError, RemoteSlice};
+use bowline_uct::runtime::{Held, KeyTable, Memory, MemoryTable};
+use bowline_uct::{AddrReader, MdAttr, MemError, MemHandle, RemoteSlice, RkeyId, fnv_64};
 use libfabric_sys as sys;
 
 use crate::net::{Mr, Net};
-use crate::wire::hash;
 
 /// Bytes of a packed key.
 pub(crate) const RKEY_BYTES: usize = 41;
@@ -35,77 +33,15 @@ const VIRTUAL: u8 = 1;
 /// Released allocations that stay registered.
 const KEPT_RELEASED: usize = 64;
 
-#[derive(Debug)]
-enum Home {
-    Allocated {
-        region: Region,
-        len: usize,
-    },
-    Registered {
-        buffer: RecvBuf,
-        start: *mut u8,
-    },
-    /// Lent to the reads of peers.
-    Exposed {
-        start: *mut u8,
-        len: usize,
-    },
-    /// Lent to their writes.
-    Lent {
-        start: *mut u8,
-        len: usize,
-    },
-}
-
-// SAFETY: `start` points into `buffer`, which is `Send`, or into memory that a caller promised to
-// keep whatever the thread; it is only used through views and by libfabric.
-unsafe impl Send for Home {}
-
-impl Home {
-    /// Where it is.
-    fn place(&self) -> (*mut u8, usize) {
-        match self {
-            Self::Allocated { .. } | Self::Registered { .. } => {
-                let view = self.view().expect("not lent");
-                (view.as_ptr(), view.len())
-            }
-            Self::Exposed { start, len } | Self::Lent { start, len } => (*start, *len),
-        }
-    }
-
-    /// The bytes, unless they are lent to reads: nobody may write those.
-    fn view(&self) -> Option<View<'_>> {
-        Some(match self {
-            Self::Exposed { .. } => return None,
-            Self::Allocated { region, len } => {
-                region.view().slice(0, *len).expect("the region has at least the length asked for")
-            }
-            // SAFETY: `start` came from the buffer's own view; the buffer is kept in the same
-            // value and not used otherwise while it is registered.
-            Self::Registered { buffer, start } => unsafe { View::from_raw(*start, buffer.len()) },
-            // SAFETY: the caller of `mem_lend` keeps the bytes writable until they are released.
-            Self::Lent { start, len } => unsafe { View::from_raw(*start, *len) },
-        })
-    }
-}
-
-#[derive(Debug)]
-struct Memory {
-    // Dropped before the memory that it registers.
-    mr: Mr,
-    home: Home,
-}
-
 /// All memory that one interface makes reachable.
 #[derive(Debug)]
 pub(crate) struct Memories {
     instance: u64,
     flags: u8,
-    held: Slab<Memory>,
+    table: MemoryTable<Mr>,
     by_key: HashMap<u64, MemHandle>,
-    /// Allocations by start address.
-    allocated: BTreeMap<u64, MemHandle>,
-    released: VecDeque<(Mr, Region)>,
+    /// Their registrations end before them.
+    released: VecDeque<Held<Mr>>,
 }
 
 fn system(act: &'static str, error: i32) -> MemError {
@@ -122,14 +58,13 @@ impl Memories {
         Self {
             instance,
             flags: if virtual_addresses { VIRTUAL } else { 0 },
-            held: Slab::default(),
+            table: MemoryTable::default(),
             by_key: HashMap::new(),
-            allocated: BTreeMap::new(),
             released: VecDeque::new(),
         }
     }
 
-    pub(crate) const fn attr() -> MdAttr {
+    pub(crate) const fn md_attr(&self) -> MdAttr {
         MdAttr {
             can_alloc: true,
             can_register: true,
@@ -138,169 +73,114 @@ impl Memories {
         }
     }
 
-    fn hold(&mut self, net: &mut Net, home: Home) -> Result<MemHandle, (MemError, Home)> {
-        let (start, len) = home.place();
-        let access = match home {
-            Home::Exposed { .. } => sys::FI_REMOTE_READ,
-            _ => sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE | sys::FI_READ | sys::FI_WRITE,
+    pub(crate) fn keep(&mut self, net: &mut Net, memory: Memory) -> Result<MemHandle, MemError> {
+        let access = if memory.is_read_only() {
+            sys::FI_REMOTE_READ
+        } else {
+            sys::FI_REMOTE_READ | sys::FI_REMOTE_WRITE | sys::FI_READ | sys::FI_WRITE
         };
         // SAFETY: the memory is kept with the registration, which is dropped before it; lent memory
         // is kept by its owner until the handle is released.
-        match unsafe { net.register(start, len, access) } {
-            Ok(mr) => {
-                let key = mr.key();
-                let handle = MemHandle(self.held.insert(Memory { mr, home }));
-                self.by_key.insert(key, handle);
-                Ok(handle)
-            }
-            Err(error) => Err((system("register memory with libfabric", error), home)),
-        }
-    }
-
-    pub(crate) fn alloc(&mut self, net: &mut Net, len: usize) -> Result<MemHandle, MemError> {
-        let region = Region::create_private(len).map_err(|error| MemError::System {
-            act: "allocate memory of the libfabric transport",
-            source: io::Error::other(error),
-        })?;
-        let start = region.view().as_ptr() as u64;
-        let home = Home::Allocated { region, len };
-        let handle = self.hold(net, home).map_err(|(error, _)| error)?;
-        self.allocated.insert(start, handle);
+        let mr = unsafe { net.register(memory.start(), memory.len(), access) }
+            .map_err(|error| system("register memory with libfabric", error))?;
+        let key = mr.key();
+        let handle = self.table.insert(memory, mr);
+        self.by_key.insert(key, handle);
         Ok(handle)
     }
 
-    pub(crate) fn register(
-        &mut self,
-        net: &mut Net,
-        mut buffer: RecvBuf,
-    ) -> Result<MemHandle, MemError> {
-        let start = buffer.view().as_ptr();
-        self.hold(net, Home::Registered { buffer, start }).map_err(|(error, _)| error)
+    pub(crate) fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.table.mem_view(handle)
     }
 
-    /// Lends memory to the reads of peers.
-    pub(crate) fn expose(
-        &mut self,
-        net: &mut Net,
-        bytes: LocalSlice,
-    ) -> Result<MemHandle, MemError> {
-        let home = Home::Exposed { start: bytes.as_ptr(), len: bytes.len() };
-        self.hold(net, home).map_err(|(error, _)| error)
-    }
-
-    /// Lends memory to the writes of peers.
-    pub(crate) fn lend(&mut self, net: &mut Net, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        let home = Home::Lent { start: bytes.as_ptr(), len: bytes.len() };
-        self.hold(net, home).map_err(|(error, _)| error)
-    }
-
-    pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.held.get(handle.0).and_then(|memory| memory.home.view())
-    }
-
-    pub(crate) fn release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        let Memory { mr, home } = self.held.remove(handle.0).ok_or(MemError::NoSuch)?;
-        self.by_key.remove(&mr.key());
-        match home {
-            Home::Allocated { region, .. } => {
-                let view = region.view();
-                self.allocated.remove(&(view.as_ptr() as u64));
-                // SAFETY: the range is the region's own mapping, anonymous and private; its bytes
-                // become zeros, and no slice of them exists.
-                let advised = unsafe {
-                    rustix::mm::madvise(
-                        view.as_ptr().cast(),
-                        view.len(),
-                        rustix::mm::Advice::LinuxDontNeed,
-                    )
-                };
-                if let Err(error) = advised {
-                    tracing::debug!("giving the pages of released memory back: {error}");
-                }
-                if self.released.len() == KEPT_RELEASED {
-                    self.released.pop_front();
-                }
-                self.released.push_back((mr, region));
-                Ok(None)
-            }
-            Home::Registered { buffer, .. } => {
-                drop(mr);
-                Ok(Some(buffer))
-            }
-            Home::Exposed { .. } | Home::Lent { .. } => Ok(None),
+    pub(crate) fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        let held = self.table.remove(handle)?;
+        self.by_key.remove(&held.with.key());
+        if !held.memory.is_allocated() {
+            return Ok(held.into_buffer());
         }
+        let (start, len) = (held.memory.start(), held.memory.len());
+        // SAFETY: the range is a region's own mapping, anonymous and private; its bytes become zeros,
+        // and no slice of them exists.
+        let advised =
+            unsafe { rustix::mm::madvise(start.cast(), len, rustix::mm::Advice::LinuxDontNeed) };
+        if let Err(error) = advised {
+            tracing::debug!("giving the pages of released memory back: {error}");
+        }
+        if self.released.len() == KEPT_RELEASED {
+            self.released.pop_front();
+        }
+        self.released.push_back(held);
+        Ok(None)
     }
 
-    fn packed(&self, memory: &Memory) -> [u8; RKEY_BYTES] {
-        let (start, len) = memory.home.place();
-        let words = [self.instance, memory.mr.key(), start as u64, len as u64];
+    fn packed(&self, Held { with: mr, memory }: &Held<Mr>) -> [u8; RKEY_BYTES] {
+        let words = [self.instance, mr.key(), memory.start() as u64, memory.len() as u64];
         let mut out = [0; RKEY_BYTES];
-        for (room, word) in out.chunks_exact_mut(8).zip(words) {
-            room.copy_from_slice(&word.to_le_bytes());
+        for (space, word) in out.chunks_exact_mut(8).zip(words) {
+            space.copy_from_slice(&word.to_le_bytes());
         }
         out[32] = self.flags;
-        let check = hash(&out[..33]);
+        let check = fnv_64(&out[..33]);
         out[33..].copy_from_slice(&check.to_le_bytes());
         out
     }
 
-    pub(crate) fn pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.held.get(handle.0).map(|memory| self.packed(memory).to_vec()).ok_or(MemError::NoSuch)
+    pub(crate) fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.table.get(handle).map(|held| self.packed(held).to_vec()).ok_or(MemError::NoSuch)
     }
 
-    pub(crate) fn key_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
-        let (first, handle) = self.allocated.range(..=start).next_back()?;
-        let offset = usize::try_from(start - first).ok()?;
-        let memory = self.held.get(handle.0)?;
-        memory.home.view()?.slice(offset, len)?;
-        let packed = self.packed(memory);
+    pub(crate) fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        let packed = self.packed(self.table.get(self.table.allocation_of(start, len)?)?);
         out.get_mut(..packed.len())?.copy_from_slice(&packed);
         Some(packed.len())
     }
 
     /// The `len` bytes at `address` of the memory that `key` opens, as a peer asked for them.
     pub(crate) fn reach(&self, key: u64, address: u64, len: usize) -> Option<View<'_>> {
-        let view = self.view(*self.by_key.get(&key)?)?;
-        let offset = address.checked_sub(view.as_ptr() as u64)?;
-        view.slice(usize::try_from(offset).ok()?, len)
+        self.table.reach(*self.by_key.get(&key)?, address, len)
     }
 
     /// The descriptor of the registration around local memory.
     pub(crate) fn local(&self, start: *mut u8, len: usize) -> Option<*mut std::ffi::c_void> {
-        let (first, handle) = self.allocated.range(..=start as u64).next_back()?;
-        let memory = self.held.get(handle.0)?;
-        memory.home.view()?.slice(usize::try_from(start as u64 - first).ok()?, len)?;
-        Some(memory.mr.desc())
+        let held = self.table.get(self.table.allocation_of(start as u64, len)?)?;
+        Some(held.with.desc())
     }
 
     /// Ends all registrations, and everything held with them.
     pub(crate) fn clear(&mut self) {
-        self.held = Slab::default();
+        self.table = MemoryTable::default();
         self.released.clear();
         self.by_key.clear();
-        self.allocated.clear();
     }
 }
 
-/// A peer's memory, as a key opened it.
+/// What a packed key says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rkey {
-    pub(crate) peer: u32,
+pub(crate) struct Packed {
     pub(crate) instance: u64,
-    pub(crate) key: u64,
+    key: u64,
     base: u64,
     len: u64,
     virtual_addresses: bool,
 }
 
-impl Rkey {
-    pub(crate) fn unpack(peer: u32, packed: &[u8]) -> Option<Self> {
+/// A peer's memory, as libfabric names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    pub(crate) key: u64,
+    /// The address that libfabric counts as 0.
+    pub(crate) origin: u64,
+}
+
+impl Packed {
+    pub(crate) fn parse(packed: &[u8]) -> Option<Self> {
         if packed.len() != RKEY_BYTES {
             return None;
         }
         let (body, check) = packed.split_last_chunk::<8>()?;
         // Fuzzing looks behind the check.
-        if !cfg!(fuzzing) && hash(body) != u64::from_le_bytes(*check) {
+        if !cfg!(fuzzing) && fnv_64(body) != u64::from_le_bytes(*check) {
             return None;
         }
         let mut r = AddrReader::new(body);
@@ -309,17 +189,12 @@ impl Rkey {
         if flags & !VIRTUAL != 0 || base.checked_add(len).is_none() {
             return None;
         }
-        Some(Self { peer, instance, key, base, len, virtual_addresses: flags & VIRTUAL != 0 })
+        Some(Self { instance, key, base, len, virtual_addresses: flags & VIRTUAL != 0 })
     }
 
-    /// The address of `len` bytes at `at`, as libfabric counts it.
-    #[inline]
-    pub(crate) fn reach(&self, at: RemoteSlice, len: usize) -> Result<u64, PostError> {
-        let offset = at.address.checked_sub(self.base).ok_or(PostError::BadRemote)?;
-        if offset > self.len || len as u64 > self.len - offset {
-            return Err(PostError::BadRemote);
-        }
-        Ok(if self.virtual_addresses { at.address } else { offset })
+    pub(crate) fn open(self, peer: u32, keys: &mut KeyTable<u32, Opened>) -> RkeyId {
+        let origin = if self.virtual_addresses { 0 } else { self.base };
+        keys.insert(peer, self.base, self.len, Opened { key: self.key, origin })
     }
 }
 
@@ -329,10 +204,11 @@ impl Rkey {
 /// When a key opens something outside of what it says.
 #[doc(hidden)]
 pub fn fuzz_rkey(bytes: &[u8]) {
-    let Some(rkey) = Rkey::unpack(0, bytes) else { return };
-    let at =
-        |address| RemoteSlice { address, rkey: bowline_uct::RkeyId(bowline_base::slab::Key::NONE) };
-    assert!(rkey.reach(at(rkey.base), 0).is_ok());
-    assert!(rkey.reach(at(rkey.base.wrapping_add(rkey.len)), 1).is_err());
-    assert!(rkey.reach(at(rkey.base.wrapping_sub(1)), 1).is_err());
+    let Some(packed) = Packed::parse(bytes) else { return };
+    let mut keys = KeyTable::default();
+    let rkey = packed.open(0, &mut keys);
+    let opens = |address, len| keys.open(0, RemoteSlice { address, rkey }, len).is_ok();
+    assert!(opens(packed.base, 0));
+    assert!(!opens(packed.base.wrapping_add(packed.len), 1));
+    assert!(!opens(packed.base.wrapping_sub(1), 1));
 }

@@ -19,8 +19,8 @@ use std::ptr;
 use bowline_uct::OpenError;
 use libfabric_sys as sys;
 
-use crate::info::{MAX_NAME, Offers, Traits, failure, shortage};
-use crate::liveness::is_shortage;
+use crate::info::{MAX_NAME, Offers, Traits, failure};
+use crate::shortage::{is_shortage, shortage};
 
 mod operations;
 
@@ -32,7 +32,7 @@ pub(crate) type Place = sys::fi_addr_t;
 pub(crate) enum Refused {
     /// Not now.
     Again,
-    /// For good; the positive error number.
+    /// Not for want of resources; the positive error number.
     Failed(i32),
 }
 
@@ -363,13 +363,13 @@ impl Net {
     #[inline]
     pub(crate) fn read<'b>(
         &mut self,
-        room: &'b mut [MaybeUninit<Entry>],
+        space: &'b mut [MaybeUninit<Entry>],
     ) -> (Read, &'b [MaybeUninit<Entry>]) {
-        // SAFETY: the queue is open and was opened for entries of this form; `room` is writable.
-        let read = unsafe { sys::fi_cq_read(self.cq, room.as_mut_ptr().cast(), room.len()) };
+        // SAFETY: the queue is open and was opened for entries of this form; `space` is writable.
+        let read = unsafe { sys::fi_cq_read(self.cq, space.as_mut_ptr().cast(), space.len()) };
         if read > 0 {
             let count = read as usize;
-            return (Read::Entries(count), &room[..count.min(room.len())]);
+            return (Read::Entries(count), &space[..count.min(space.len())]);
         }
         if read == 0 || read == -(sys::FI_EAGAIN as isize) {
             return (Read::Entries(0), &[]);
@@ -382,7 +382,7 @@ impl Net {
         if -read != sys::FI_EAVAIL as i32 {
             return Read::Broken(-read);
         }
-        // SAFETY: all zeros is a value of the plain struct; no room for error data is offered.
+        // SAFETY: all zeros is a value of the plain struct; no space for error data is offered.
         let mut entry: sys::fi_cq_err_entry = unsafe { std::mem::zeroed() };
         // SAFETY: the queue is open, the entry is writable.
         let got = unsafe { sys::fi_cq_readerr(self.cq, &raw mut entry, 0) };
@@ -418,8 +418,8 @@ impl Net {
         // Before the endpoint is enabled, looking at its queue follows a null pointer, too.
         if self.enabled && self.traits.provider.split(';').any(|layer| layer == "ofi_rxm") {
             for _ in 0..DRAINS {
-                let mut room = [const { MaybeUninit::<Entry>::uninit() }; 32];
-                if let (Read::Entries(0) | Read::Broken(_), _) = self.read(&mut room) {
+                let mut space = [const { MaybeUninit::<Entry>::uninit() }; 32];
+                if let (Read::Entries(0) | Read::Broken(_), _) = self.read(&mut space) {
                     break;
                 }
             }

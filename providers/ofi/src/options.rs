@@ -31,7 +31,7 @@ bowline_base::choice! {
 
 bowline_base::choice! {
     /// Whether there is a descriptor on which a rank can sleep.
-    pub enum Wakeup {
+    pub enum WakeupMode {
         /// Where ranks share processors.
         Auto = "auto",
         /// Where libfabric has one.
@@ -88,7 +88,7 @@ bowline_base::settings! {
             .change("to try the other forms of registration with providers that have both");
         /// Opens a descriptor on which a rank can sleep, where libfabric has one: on, off, or
         /// auto, which is on where ranks share processors.
-        pub WAKEUP: Wakeup = Setting::<Wakeup>::choice("BOWLINE_OFI_WAKEUP", "auto")
+        pub WAKEUP: WakeupMode = Setting::<WakeupMode>::choice("BOWLINE_OFI_WAKEUP", "auto")
             .cost("on: the socket providers make more system calls for each look at a queue, \
                    a tenth to a fifth of the time of a short message; off: a rank that has waited \
                    for long looks once in a millisecond, also on behalf of peers that read and \
@@ -170,9 +170,9 @@ impl OfiOptions {
             atomics: config.get(ATOMICS),
             registration: config.get(REGISTRATION),
             wakeup: match config.get(WAKEUP) {
-                Wakeup::Auto => shared,
-                Wakeup::On => true,
-                Wakeup::Off => false,
+                WakeupMode::Auto => shared,
+                WakeupMode::On => true,
+                WakeupMode::Off => false,
             },
             lost_after: config.get(LOST_AFTER),
             tags: config.get(TAGS),

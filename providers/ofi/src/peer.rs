@@ -6,18 +6,18 @@ use std::time::Instant;
 
 use bowline_uct::{EpId, LocalSlice, PeerFailure, Token};
 
-use crate::disconnect::Ends;
 use crate::flushes::Flushes;
 use crate::liveness::Liveness;
 use crate::net::{Mr, Place};
-use crate::wire::{NOBODY, Outcome};
+use crate::sockets::Ends;
+use crate::wire::{NOBODY, Outcome, REFUSAL};
 
 /// Messages that may wait for a peer's greeting; a peer that does not answer shall not hold all
 /// send buffers.
 pub(crate) const EARLY: u32 = 16;
 
 /// How a peer is. `Well` -> `Failing` when something is wrong with it -> `Failed` when every
-/// operation to it has been answered and its failure told; never back.
+/// operation to it has been answered and its failure reported; never back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Health {
     Well,
@@ -73,10 +73,10 @@ pub(crate) struct Peer {
     /// Messages under credit that libfabric has taken, and how many of them the peer has.
     pub(crate) sent: u32,
     pub(crate) answered: u32,
-    /// Messages under credit that came, and how many of them the peer was told of.
+    /// Messages under credit that came, and how many of them were said to the peer.
     pub(crate) taken: u32,
-    pub(crate) told: u32,
-    /// It has to be told by a message of its own.
+    pub(crate) reported: u32,
+    /// It has to be said in a message of its own.
     pub(crate) taken_due: bool,
     /// Since when libfabric takes nothing for it though nothing is under way to it.
     pub(crate) deaf_since: Option<Instant>,
@@ -126,7 +126,7 @@ impl Peer {
             sent: 0,
             answered: 0,
             taken: 0,
-            told: 0,
+            reported: 0,
             taken_due: false,
             deaf_since: None,
             pending: VecDeque::new(),
@@ -318,5 +318,29 @@ impl Ops {
     pub(crate) fn tagged_receive(&self, token: Token) -> Option<u32> {
         let wanted = Work::Tagged { token, receive: true };
         self.all.iter().position(|op| op.work == wanted).map(|index| index as u32)
+    }
+}
+
+/// A refusal on its way.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) place: Place,
+    pub(crate) message: [u8; REFUSAL],
+    pub(crate) until: Instant,
+}
+
+/// What an interface knows of those who do not know the secret.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    pub(crate) going: Vec<Refusal>,
+    pub(crate) made: u32,
+    pub(crate) logged: bool,
+}
+
+impl Refusals {
+    /// Whether there is something to send.
+    #[inline]
+    pub(crate) const fn wait(&self) -> bool {
+        !self.going.is_empty()
     }
 }

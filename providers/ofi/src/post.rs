@@ -6,6 +6,7 @@
 //! credit or of a buffer, so what a sender sees does not depend on the provider below.
 
 use bowline_base::view::View;
+use bowline_uct::runtime::bytes_of;
 use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, OpenError, PostError, Posted, Token};
 
 use crate::iface::OfiIface;
@@ -45,12 +46,12 @@ impl OfiIface {
         PostError::NoResource
     }
 
-    /// The header of a message to `peer`, which it tells how much of its own has come.
+    /// The header of a message to `peer`, which says how much of the peer's has come.
     #[inline]
     fn head(&mut self, peer: u32, kind: Kind, id: u8) -> [u8; HEADER] {
         let peer = &mut self.peers[peer as usize];
         let stamp = peer.stamps.ours;
-        peer.told = peer.taken;
+        peer.reported = peer.taken;
         peer.taken_due = false;
         Header { kind, id, source: peer.number, stamp, taken: peer.taken }.pack()
     }
@@ -66,7 +67,7 @@ impl OfiIface {
     }
 
     #[inline]
-    pub(crate) fn send_short(
+    pub(crate) fn am_short(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -86,13 +87,13 @@ impl OfiIface {
             let mut message = [std::mem::MaybeUninit::<u8>::uninit(); ACTIVE + ON_STACK];
             let start = message.as_mut_ptr().cast::<u8>();
             let head = self.head(index, Kind::Active, id.get());
-            // SAFETY: `message` has room for the header, the words and ON_STACK bytes; the three
+            // SAFETY: `message` has space for the header, the words and ON_STACK bytes; the three
             // sources are distinct from it.
             unsafe {
                 start.cast::<[u8; HEADER]>().write_unaligned(head);
                 start.add(HEADER).cast::<[u8; 24]>().write_unaligned(pack_words(words));
                 let to = start.add(ACTIVE);
-                bowline_base::view::copy_small(payload.as_ptr(), to, payload.len());
+                bowline_base::copy::copy_bytes(payload.as_ptr(), to, payload.len());
             }
             // SAFETY: so many bytes were just written, and the message is ours alone.
             match unsafe { self.net.inject(place, start, ACTIVE + payload.len()) } {
@@ -106,7 +107,7 @@ impl OfiIface {
                 Err(Refused::Failed(error)) => return Err(self.post_failed(index, error)),
             }
         }
-        let mut pack = |room: View<'_>| room.copy_in(payload);
+        let mut pack = |space: View<'_>| space.copy_in(payload);
         self.send_packed(index, id, words, payload.len(), &mut pack)?;
         self.counters.am_short += 1;
         Ok(())
@@ -127,10 +128,10 @@ impl OfiIface {
         let Some(buffer) = self.tx.take() else {
             return Err(self.refuse());
         };
-        let room = self.tx.view(buffer);
+        let space = self.tx.view(buffer);
         self.begin_message(buffer, id, words);
-        let len = pack(room.slice(ACTIVE, max_len).expect("the limit was checked"));
-        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        let len = pack(space.slice(ACTIVE, max_len).expect("the limit was checked"));
+        assert!(len <= max_len, "pack returns how much of the space it was given it has filled");
         let pending = Pending { buffer, len: ACTIVE + len, lent: None };
         self.post(index, pending)?;
         Ok(len)
@@ -139,14 +140,14 @@ impl OfiIface {
     /// Writes what does not change any more in front of a payload; the rest is written when
     /// libfabric gets it.
     fn begin_message(&self, buffer: u32, id: AmId, words: &AmHeader) {
-        let room = self.tx.view(buffer);
+        let space = self.tx.view(buffer);
         // The id waits where the header will have it.
-        room.copy_in(&[0, Kind::Active as u8, id.get(), 0]);
-        room.slice(HEADER, 24).expect("a buffer has room").copy_in(&pack_words(words));
+        space.copy_in(&[0, Kind::Active as u8, id.get(), 0]);
+        space.slice(HEADER, 24).expect("a buffer has space").copy_in(&pack_words(words));
     }
 
     /// Sends a payload that stays where it is.
-    pub(crate) fn send_lent(
+    pub(crate) fn am_zcopy(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -159,13 +160,7 @@ impl OfiIface {
         if limits.max_iov == 0 {
             return Err(PostError::Unsupported);
         }
-        if payload.len() > limits.max_iov {
-            return Err(PostError::BadArgument);
-        }
-        let total = payload.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.len()));
-        if total > limits.max_zcopy {
-            return Err(PostError::TooLong);
-        }
+        bytes_of(payload, &limits)?;
         if self.fenced(index) || self.peers[index as usize].credit() == 0 {
             return Err(self.refuse());
         }
@@ -215,7 +210,7 @@ impl OfiIface {
         let result = match lent {
             None if len <= self.net.traits.inject => {
                 let start = self.tx.view(buffer).as_ptr();
-                // SAFETY: `len` bytes of the buffer, which is ours, were written by whoever posted.
+                // SAFETY: `len` bytes of the buffer, which is ours, were written when it was posted.
                 let result = unsafe { self.net.inject(place, start, len) };
                 if result.is_ok() {
                     self.tx.give(buffer);
@@ -278,7 +273,7 @@ impl OfiIface {
         out: &mut [Piece],
     ) -> Result<Option<Box<[crate::net::Mr]>>, Refused> {
         let mut registered = Vec::new();
-        for (room, piece) in out.iter_mut().zip(pieces) {
+        for (space, piece) in out.iter_mut().zip(pieces) {
             let (start, len) = (piece.as_ptr(), piece.len());
             let mut desc = std::ptr::null_mut();
             if self.net.traits.register_local {
@@ -299,7 +294,7 @@ impl OfiIface {
                     }
                 };
             }
-            *room = Piece { start, len, desc };
+            *space = Piece { start, len, desc };
         }
         Ok((!registered.is_empty()).then(|| registered.into_boxed_slice()))
     }

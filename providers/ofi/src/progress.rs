@@ -1,8 +1,8 @@
-//! One turn of progress.
+//! One call of progress.
 //!
-//! **Order within a turn.** What was noted before (completions, failures), then what libfabric
+//! **Order within a call.** What was noted before (completions, failures), then what libfabric
 //! says, then what waits to be handed over, then endpoints that may post again. With endpoints
-//! waiting, one unit of the budget is theirs every other turn, so that neither side starves.
+//! waiting, one unit of the budget is theirs in every other call, so that neither side starves.
 
 use std::mem::MaybeUninit;
 
@@ -14,26 +14,29 @@ use crate::peer::Work;
 
 /// Completions taken from libfabric at once.
 pub(crate) const ENTRIES: usize = 32;
-/// Turns without an event between looks at peers of this process, and at those of others.
-const NEAR_TURNS: u32 = 64;
-const FAR_TURNS: u32 = 1024;
+/// Calls without an event between checks of peers of this process, and between checks of others.
+const NEAR_POLLS: u32 = 64;
+const FAR_POLLS: u32 = 1024;
 
 impl OfiIface {
     #[inline]
-    pub(crate) fn advance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    pub(crate) fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        if budget == 0 {
+            return 0;
+        }
         let mut events = 0;
         if !self.events.is_empty() {
             events += self.events.report(sink, budget);
         }
-        let kept = u32::from(!self.waiters.is_empty() && self.turns & 1 == 0 && budget > events);
-        self.turns = self.turns.wrapping_add(1);
+        let kept = u32::from(!self.waiters.is_empty() && self.polls & 1 == 0 && budget > events);
+        self.polls = self.polls.wrapping_add(1);
         let mut quiet = false;
         while events + kept < budget && !quiet {
-            let (told, empty) = self.poll(sink, budget - events - kept);
-            events += told;
+            let (reported, empty) = self.poll(sink, budget - events - kept);
+            events += reported;
             quiet = empty;
-            // Whoever has an arrival goes on with it: an empty look costs as much as a message. With
-            // endpoints waiting, all news of room are read first, so that they are told in order.
+            // An arrival is handled without another poll: an empty one costs as much as a message. With
+            // endpoints waiting, all news of space are read first, so that they are reported in order.
             if events > 0 && self.waiters.is_empty() {
                 break;
             }
@@ -51,18 +54,18 @@ impl OfiIface {
             self.settle_failures(quiet);
         }
         if !self.waiters.is_empty() && events < budget {
-            events += self.tell_writable(sink, budget - events);
+            events += self.report_writable(sink, budget - events);
         }
         if !self.events.is_empty() && events < budget {
             events += self.events.report(sink, budget - events);
         }
         if events == 0 {
             self.repost(true);
-            self.idle_turn();
+            self.idle_poll();
         } else {
             self.repost(false);
-            if self.turns.is_multiple_of(FAR_TURNS) {
-                self.look_at_the_far();
+            if self.polls.is_multiple_of(FAR_POLLS) {
+                self.check_remote_peers();
             }
         }
         events
@@ -78,9 +81,9 @@ impl OfiIface {
                 return (events, false);
             }
         }
-        let mut room = [const { MaybeUninit::<Entry>::uninit() }; ENTRIES];
+        let mut space = [const { MaybeUninit::<Entry>::uninit() }; ENTRIES];
         let wanted = (budget - events).min(ENTRIES as u32) as usize;
-        let (read, entries) = self.net.read(&mut room[..wanted]);
+        let (read, entries) = self.net.read(&mut space[..wanted]);
         match read {
             Read::Entries(0) => return (events, true),
             Read::Entries(_) => {
@@ -99,7 +102,7 @@ impl OfiIface {
         (events, false)
     }
 
-    /// An operation has ended well. Returns the events told, 0 or 1; others are noted.
+    /// An operation has ended well. Returns the events reported, 0 or 1; others are noted.
     #[inline]
     fn ended(&mut self, context: usize, len: usize, sink: &mut dyn Sink) -> u32 {
         if context & 1 == 1 {
@@ -172,12 +175,12 @@ impl OfiIface {
         }
     }
 
-    /// Tells endpoints that they may post, in the order of asking, as far as there are buffers.
-    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let (mut waiters, mut room) = (std::mem::take(&mut self.waiters), self.tx.left());
+    /// Reports endpoints as writable, in the order of asking, as far as there are buffers.
+    fn report_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let (mut waiters, mut space) = (std::mem::take(&mut self.waiters), self.tx.left());
         let events = waiters.report(sink, budget, |ep| {
-            let ready = room > 0 && self.may_post(ep);
-            room -= usize::from(ready);
+            let ready = space > 0 && self.may_post(ep);
+            space -= usize::from(ready);
             ready
         });
         self.waiters = waiters;
@@ -193,12 +196,12 @@ impl OfiIface {
     }
 
     /// Nothing happened: time to look after the living.
-    fn idle_turn(&mut self) {
-        if self.turns.is_multiple_of(NEAR_TURNS) {
-            self.look_at_the_near();
+    fn idle_poll(&mut self) {
+        if self.polls.is_multiple_of(NEAR_POLLS) {
+            self.check_local_peers();
         }
-        if self.turns.is_multiple_of(FAR_TURNS) {
-            self.look_at_the_far();
+        if self.polls.is_multiple_of(FAR_POLLS) {
+            self.check_remote_peers();
         }
     }
 }

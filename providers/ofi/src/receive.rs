@@ -1,9 +1,9 @@
-//! The way in: what a receive buffer holds is checked and handed to the sink, or dealt with here.
+//! Receiving: what a receive buffer holds is checked and handed to the sink, or dealt with here.
 //!
 //! **Receive buffers.** A buffer is *posted* (libfabric may write it), *kept* by the layer above,
 //! or *idle*. Idle ones are posted in `repost`, many at once or when there is nothing else to
-//! do, so that the way of a message to the sink does not pay for it. A quarter of the buffers
-//! is never lent: whoever keeps everything still hears what peers have taken, so that its own
+//! do, so that a message for the sink does not pay for it. A quarter of the buffers
+//! is never lent: a user that keeps everything still gets what peers have taken, so that its own
 //! messages go on, and copies the rest.
 
 use bowline_base::slab::Key;
@@ -15,9 +15,9 @@ use bowline_uct::{
 
 use crate::addr::Address;
 use crate::iface::OfiIface;
-use crate::liveness::is_shortage;
 use crate::net::Refused;
 use crate::peer::{Health, Work};
+use crate::shortage::is_shortage;
 use crate::wire::{ACTIVE, Greeting, HEADER, Header, Kind, NOBODY, Outcome, Request, unpack_words};
 
 /// Buffers that are posted at the most. libfabric fills them in turn, so a message lands in the one
@@ -28,17 +28,6 @@ pub(crate) const MOST_POSTED: usize = 32;
 
 /// Buffers that are posted in one go while messages come.
 const BATCH: usize = 16;
-
-/// What is known of a receive buffer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Slot {
-    /// Goes up at each arrival that may be kept; in its descriptor, so that an old one names
-    /// nothing.
-    generation: u32,
-    /// Bytes of the payload of a kept arrival.
-    len: u32,
-    kept: bool,
-}
 
 /// The context of a receive into buffer `index`: odd.
 const fn context_of(index: u32) -> usize {
@@ -60,7 +49,7 @@ impl OfiIface {
         let whole = self.rx.view(buffer);
         let view = whole.slice(0, len).unwrap_or(View::empty());
         let Some(header) = Self::field(view, 0).and_then(Header::unpack) else {
-            return self.stranger(buffer);
+            return self.drop_unknown(buffer);
         };
         let known = self.peers.get_mut(header.source as usize);
         let peer = match known {
@@ -82,7 +71,7 @@ impl OfiIface {
         peer.answered = header.taken;
         if header.kind.under_credit() {
             peer.taken = peer.taken.wrapping_add(1);
-            if peer.taken.wrapping_sub(peer.told) >= self.tell_after && !peer.taken_due {
+            if peer.taken.wrapping_sub(peer.reported) >= self.report_after && !peer.taken_due {
                 peer.taken_due = true;
                 self.make_busy(header.source);
             }
@@ -148,7 +137,6 @@ impl OfiIface {
         1
     }
 
-    /// The buffer of a kept arrival.
     fn kept_buffer(&self, desc: Desc) -> Option<u32> {
         let buffer = desc.0.index();
         let slot = self.slots.get(buffer as usize)?;
@@ -158,8 +146,8 @@ impl OfiIface {
 
     /// A message from nobody that we know, or that is none.
     #[cold]
-    fn stranger(&mut self, buffer: u32) -> u32 {
-        self.counters.strangers += 1;
+    fn drop_unknown(&mut self, buffer: u32) -> u32 {
+        self.counters.unknown_senders += 1;
         self.idle_rx.push(buffer);
         0
     }
@@ -186,7 +174,7 @@ impl OfiIface {
             self.idle_rx.push(buffer);
             return 0;
         }
-        self.stranger(buffer)
+        self.drop_unknown(buffer)
     }
 
     /// A peer introduces itself; false if it is none.
@@ -233,7 +221,7 @@ impl OfiIface {
         }
     }
 
-    /// Reads kept greetings; those for which there is still no room are kept again.
+    /// Reads kept greetings; those for which there is still no space are kept again.
     #[cold]
     pub(crate) fn read_kept_greetings(&mut self) {
         for (body, stamp) in std::mem::take(&mut self.greetings) {
@@ -244,11 +232,11 @@ impl OfiIface {
     /// Posts idle buffers: as many as there may be if `all`, else when that is worth it.
     #[inline]
     pub(crate) fn repost(&mut self, all: bool) {
-        let room = MOST_POSTED - self.posted;
+        let space = MOST_POSTED - self.posted;
         if self.net.is_closed() {
             return;
         }
-        if room.min(self.idle_rx.len()) >= if all { 1 } else { BATCH } {
+        if space.min(self.idle_rx.len()) >= if all { 1 } else { BATCH } {
             self.post_idle();
         }
     }

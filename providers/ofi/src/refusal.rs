@@ -12,8 +12,9 @@ use bowline_uct::PeerFailure;
 
 use crate::addr::Address;
 use crate::iface::OfiIface;
-use crate::net::{Place, Refused};
-use crate::wire::{Greeting, REFUSAL, refusal, refused};
+use crate::net::Refused;
+use crate::peer::Refusal;
+use crate::wire::{Greeting, refusal, refused};
 
 /// Refusals on their way.
 const AT_ONCE: usize = 4;
@@ -22,29 +23,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Refusals of an interface. A job whose ranks have several secrets has few of them.
 const MOST: u32 = 256;
 
-#[derive(Debug)]
-struct Refusal {
-    place: Place,
-    message: [u8; REFUSAL],
-    until: Instant,
-}
-
-/// What an interface knows of those who do not know the secret.
-#[derive(Debug, Default)]
-pub(crate) struct Refusals {
-    going: Vec<Refusal>,
-    made: u32,
-    logged: bool,
-}
-
-impl Refusals {
-    /// Whether there is something to send.
-    #[inline]
-    pub(crate) const fn wait(&self) -> bool {
-        !self.going.is_empty()
-    }
-}
-
 impl OfiIface {
     /// A greeting whose proof is wrong.
     #[cold]
@@ -52,7 +30,7 @@ impl OfiIface {
         if !std::mem::replace(&mut self.refusals.logged, true) {
             tracing::warn!(
                 "dropped the greeting of an interface that does not know the job's secret; others are \
-                 dropped without another line here, see the counter strangers"
+                 dropped without another line here, see the counter unknown_senders"
             );
         }
         if greeting.to != self.address.instance {

@@ -5,12 +5,13 @@
 //! with operations under way refuses later ones until those have ended.
 
 use bowline_base::view::View;
-use bowline_uct::runtime::CompletionOf;
+use bowline_uct::runtime::{CompletionOf, bytes_of};
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted, RemoteSlice, Token, lacks,
 };
 
 use crate::iface::OfiIface;
+use crate::md::Opened;
 use crate::net::{MAX_PIECES, Piece, Refused, Remote};
 use crate::peer::Work;
 use crate::post::context_of;
@@ -23,12 +24,8 @@ impl OfiIface {
         at: RemoteSlice,
         len: usize,
     ) -> Result<Remote, PostError> {
-        let rkey = self.rkeys.get(at.rkey.0).ok_or(PostError::BadArgument)?;
-        if rkey.peer != index {
-            return Err(PostError::BadArgument);
-        }
-        let (address, key) = (rkey.reach(at, len)?, rkey.key);
-        Ok(Remote { place: self.peers[index as usize].place, address, key })
+        let Opened { key, origin } = self.rkeys.open(index, at, len)?.key;
+        Ok(Remote { place: self.peers[index as usize].place, address: at.address - origin, key })
     }
 
     /// Operations under way that count against their limit.
@@ -43,7 +40,6 @@ impl OfiIface {
         self.fenced(index) || self.operations() >= self.most_operations
     }
 
-    /// Turns a refusal of libfabric into ours.
     pub(crate) fn refusal(&mut self, index: u32, refused: Refused) -> PostError {
         match refused {
             Refused::Again => self.refuse(),
@@ -107,13 +103,7 @@ impl OfiIface {
     ) -> Result<Posted, PostError> {
         let index = self.open_peer(ep)?;
         let limits = if write { self.attr.limits.put } else { self.attr.limits.get };
-        if pieces.len() > limits.max_iov {
-            return Err(PostError::BadArgument);
-        }
-        let len = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.len()));
-        if len > limits.max_zcopy {
-            return Err(PostError::TooLong);
-        }
+        let len = bytes_of(pieces, &limits)?;
         let remote = self.remote(index, there, len)?;
         if len == 0 {
             return Ok(Posted::Done);
@@ -156,7 +146,7 @@ impl OfiIface {
         }
     }
 
-    pub(crate) fn flush_endpoint(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+    pub(crate) fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         let index = self.open_peer(ep)?;
         let flushes = &mut self.peers[index as usize].flushes;
         if flushes.is_quiet() {
@@ -166,12 +156,12 @@ impl OfiIface {
         Ok(Posted::InFlight)
     }
 
-    pub(crate) fn flush_everything(&mut self, token: Token) -> Posted {
+    pub(crate) fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
         let group = self.events.open_group(token);
         for peer in self.peers.iter_mut().filter(|peer| !peer.flushes.is_quiet()) {
             peer.flushes.wait(self.events.add_part(group));
         }
-        self.events.close_group(group)
+        Ok(self.events.close_group(group))
     }
 }
 
@@ -179,7 +169,7 @@ impl OneSided for OfiIface {
     lacks! { put_notify get_bcopy }
 
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        let mut pack = |room: View<'_>| room.copy_in(bytes);
+        let mut pack = |space: View<'_>| space.copy_in(bytes);
         self.put_bcopy(ep, bytes.len(), &mut pack, to).map(|_| ())
     }
 
@@ -202,9 +192,9 @@ impl OneSided for OfiIface {
         let Some(buffer) = self.tx.take() else {
             return Err(self.refuse());
         };
-        let room = self.tx.view(buffer).slice(0, max_len).expect("the limit was checked");
-        let len = pack(room);
-        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        let space = self.tx.view(buffer).slice(0, max_len).expect("the limit was checked");
+        let len = pack(space);
+        assert!(len <= max_len, "pack returns how much of the space it was given it has filled");
         if len == 0 {
             self.tx.give(buffer);
             return Ok(0);
@@ -222,7 +212,7 @@ impl OneSided for OfiIface {
                 self.counters.puts += 1;
                 Ok(len)
             }
-            // It was packed, and must not be packed again: it goes out when there is room.
+            // It was packed, and must not be packed again: it goes out when there is space.
             Err(Refused::Again) => {
                 self.counters.delayed += 1;
                 self.late_puts.push_back(crate::iface::LatePut {

@@ -2,8 +2,8 @@
 //!
 //! Some builds of libfabric are linked with the libraries of older networks (PSM, PSM2). Loading
 //! those is enough for them to handle SIGSEGV, SIGABRT, SIGTERM and others, before `main`: a
-//! process that is hit then ends with exit code 1, as if it had chosen to, and whoever
-//! started it is told nothing of the signal. Here the system's own handling is put back.
+//! process that is hit then ends with exit code 1, as if it had chosen to, and the program that
+//! started it does not see the signal. Here the system's own handling is put back.
 //!
 //! Only handlers that lie in those libraries are touched, so the program's own stay. They are of
 //! use to nobody else: what they do is to print addresses and to exit.

@@ -76,7 +76,7 @@ impl OfiIface {
         }
     }
 
-    /// A receive has ended with an error: withdrawn, or with a message longer than its room.
+    /// A receive has ended with an error: withdrawn, or with a message longer than its buffer.
     pub(crate) fn receive_ended_badly(&mut self, token: Token, error: i32) {
         if error == sys::FI_ECANCELED {
             self.complete(token, Ok(WITHDRAWN));
@@ -104,10 +104,10 @@ impl TagOffload for OfiIface {
     fn tag_recv(
         &mut self,
         which: TagMatch,
-        room: &[LocalSlice],
+        space: &[LocalSlice],
         token: Token,
     ) -> Result<Posted, PostError> {
-        self.tagged(None, which, room, token)
+        self.tagged(None, which, space, token)
     }
 
     fn tag_cancel(&mut self, token: Token) -> Result<(), PostError> {

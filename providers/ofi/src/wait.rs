@@ -9,64 +9,17 @@
 //! its capabilities, and its worker yields.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 use bowline_base::doorbell::Doorbell;
 use bowline_uct::{Armed, EpId, OpenError, Wakeup};
-use rustix::event::epoll;
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
 
 use crate::iface::OfiIface;
-use crate::net::{Entry, Net, Read};
+use crate::net::{Entry, Read};
 use crate::progress::ENTRIES;
 
 /// Looks at a queue that libfabric does not let us sleep on before we say that it is busy.
-const LOOKS: u32 = 8;
-
-fn system(source: rustix::io::Errno) -> OpenError {
-    OpenError::System {
-        act: "make the event descriptor of the libfabric transport",
-        source: source.into(),
-    }
-}
-
-/// What a worker sleeps on.
-#[derive(Debug)]
-pub(crate) struct Bed {
-    all: OwnedFd,
-    timer: OwnedFd,
-}
-
-impl Bed {
-    /// `None` where libfabric has no descriptor.
-    pub(crate) fn open(net: &Net, watch: BorrowedFd<'_>) -> Result<Option<Self>, OpenError> {
-        let Some(queue) = net.wait_fd() else { return Ok(None) };
-        let all = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system)?;
-        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).map_err(system)?;
-        for fd in [queue, watch, timer.as_fd()] {
-            let data = epoll::EventData::new_u64(0);
-            epoll::add(&all, fd, data, epoll::EventFlags::IN).map_err(system)?;
-        }
-        Ok(Some(Self { all, timer }))
-    }
-
-    /// Rings after `time`, or not at all. A timer that does not take it is one that does not ring.
-    fn set(&self, time: Option<Duration>) {
-        let time = time.unwrap_or_default();
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let value =
-            Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        let spec = Itimerspec { it_interval: zero, it_value: value };
-        if let Err(error) = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec) {
-            tracing::debug!("setting the timer of a sleeper: {error}");
-        }
-    }
-}
+const POLLS: u32 = 8;
 
 impl OfiIface {
     pub(crate) fn arm_descriptor(&mut self) -> Armed {
@@ -79,20 +32,20 @@ impl OfiIface {
             || !self.invalid.is_empty()
             // What waits for a peer's greeting ends with a message of that peer.
             || !self.busy.is_empty()
-            || self.bed.is_none();
+            || self.wait_set.is_none();
         if something || self.somebody_may_post() || self.watch.ended().is_some() {
             return Armed::Busy;
         }
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             if self.net.may_sleep() {
-                if let (Some(bed), Some(time)) = (&self.bed, self.next_look()) {
-                    bed.set(Some(time));
+                if let (Some(wait_set), Some(time)) = (&self.wait_set, self.next_check()) {
+                    wait_set.set(Some(time));
                 }
                 return Armed::Ready;
             }
             // It may say so once for nothing; looking makes the progress that it wants.
-            let mut room = [const { MaybeUninit::<Entry>::uninit() }; ENTRIES];
-            let (read, entries) = self.net.read(&mut room);
+            let mut space = [const { MaybeUninit::<Entry>::uninit() }; ENTRIES];
+            let (read, entries) = self.net.read(&mut space);
             match read {
                 Read::Entries(0) => {}
                 Read::Entries(_) => {
@@ -133,18 +86,18 @@ impl Wakeup for OfiIface {
 
     /// The sleeper is awake.
     fn disarm(&mut self) {
-        if self.next_look().is_some() {
-            if let Some(bed) = &self.bed {
-                bed.set(None);
+        if self.next_check().is_some() {
+            if let Some(wait_set) = &self.wait_set {
+                wait_set.set(None);
             }
             // It may have slept through many looks.
-            self.look_at_the_far();
+            self.check_remote_peers();
         }
     }
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        match &self.bed {
-            Some(bed) => Ok(bed.all.as_fd()),
+        match &self.wait_set {
+            Some(wait_set) => Ok(wait_set.all.as_fd()),
             None => Err(OpenError::Limit(format!(
                 "the libfabric provider {} has no descriptor to sleep on, or it is switched off \
                  (BOWLINE_OFI_WAKEUP)",

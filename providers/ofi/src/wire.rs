@@ -130,8 +130,8 @@ impl Header {
 #[inline]
 pub(crate) fn pack_words(words: &AmHeader) -> [u8; AM_HEADER_BYTES] {
     let mut out = [0; AM_HEADER_BYTES];
-    for (room, word) in out.chunks_exact_mut(8).zip(words) {
-        room.copy_from_slice(&word.to_le_bytes());
+    for (space, word) in out.chunks_exact_mut(8).zip(words) {
+        space.copy_from_slice(&word.to_le_bytes());
     }
     out
 }
@@ -155,26 +155,18 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn pack(&self) -> [u8; ATOMIC - HEADER] {
-        let (code, operand, compare) = match self.op {
-            AtomicOp::Add(by) => (1, by, 0),
-            AtomicOp::And(by) => (2, by, 0),
-            AtomicOp::Or(by) => (3, by, 0),
-            AtomicOp::Xor(by) => (4, by, 0),
-            AtomicOp::Swap(by) => (5, by, 0),
-            AtomicOp::Cswap { compare, new } => (6, new, compare),
-        };
-        let width = match self.width {
-            AtomicWidth::W32 => 4,
-            AtomicWidth::W64 => 8,
-        };
+        let (number, [first, second]) = self.op.to_wire();
+        // The value to store comes first.
+        let swap = matches!(self.op, AtomicOp::Cswap { .. });
+        let (operand, compare) = if swap { (second, first) } else { (first, second) };
         let mut out = [0; ATOMIC - HEADER];
         out[..4].copy_from_slice(&self.request.to_le_bytes());
-        out[4] = code;
-        out[5] = width;
-        for (room, word) in
+        out[4] = number + 1;
+        out[5] = self.width.bytes() as u8;
+        for (space, word) in
             out[8..].chunks_exact_mut(8).zip([self.key, self.address, operand, compare])
         {
-            room.copy_from_slice(&word.to_le_bytes());
+            space.copy_from_slice(&word.to_le_bytes());
         }
         out
     }
@@ -184,23 +176,12 @@ impl Request {
         let word = |index: usize| u64::from_le_bytes(words[index]);
         let (operand, compare) = (word(3), word(4));
         let [a, b, c, d, code, width, 0, 0] = words[0] else { return None };
-        let op = match code {
-            1 => AtomicOp::Add(operand),
-            2 => AtomicOp::And(operand),
-            3 => AtomicOp::Or(operand),
-            4 => AtomicOp::Xor(operand),
-            5 => AtomicOp::Swap(operand),
-            6 => AtomicOp::Cswap { compare, new: operand },
-            _ => return None,
-        };
+        let operands = if code == 6 { [compare, operand] } else { [operand, 0] };
+        let op = AtomicOp::from_wire(code.checked_sub(1)?, operands)?;
         if code != 6 && compare != 0 {
             return None;
         }
-        let width = match width {
-            4 => AtomicWidth::W32,
-            8 => AtomicWidth::W64,
-            _ => return None,
-        };
+        let width = AtomicWidth::from_bytes(width)?;
         let request = u32::from_le_bytes([a, b, c, d]);
         Some(Self { request, op, width, key: word(1), address: word(2) })
     }
@@ -270,7 +251,7 @@ pub(crate) struct Greeting<'a> {
 }
 
 impl<'a> Greeting<'a> {
-    /// What stands behind the header.
+    /// What follows the header.
     pub(crate) fn unpack(body: &'a [u8]) -> Option<Self> {
         let (number, rest) = body.split_first_chunk::<4>()?;
         let (to, rest) = rest.split_first_chunk::<8>()?;
@@ -301,13 +282,6 @@ pub(crate) fn refusal(from: u64, to: u64) -> [u8; REFUSAL] {
 pub(crate) fn refused(body: &[u8; REFUSAL - HEADER]) -> (u64, u64) {
     let (words, _) = body.as_chunks::<8>();
     (u64::from_le_bytes(words[0]), u64::from_le_bytes(words[1]))
-}
-
-/// A hash over bytes that noise does not reproduce (FNV-1a, 64 bits; Fowler, Noll and Vo).
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 /// Runs every decoder on `bytes`, for the fuzz target; what was read is written again.

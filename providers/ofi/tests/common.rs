@@ -3,7 +3,7 @@
 //! A packet of `ofi_rxd` (libfabric 1.17) says which entry of its receiver's table of peers it comes
 //! from, and nobody checks who sent it. A test whose peer has gone goes on repeating packets to the
 //! peer's port; an endpoint of another test that the kernel gives this port to takes them for those of
-//! its own peers. Messages are then lost for good, or libfabric crashes: with sixteen ports for all
+//! its own peers. Messages are then lost, or libfabric crashes: with sixteen ports for all
 //! tests, two at a time, it does so within seconds. Tests one after the other leave nobody who
 //! repeats.
 

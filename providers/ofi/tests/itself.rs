@@ -37,7 +37,7 @@ struct Alone {
 }
 
 impl Alone {
-    /// Posts until there is room, and waits for the completion.
+    /// Posts until there is space, and waits for the completion.
     fn finish<R>(
         &mut self,
         mut post: impl FnMut(&mut OfiIface, Token) -> Result<R, PostError>,

@@ -65,7 +65,7 @@ pub(crate) struct Other {
 
 impl Other {
     /// Gives it the address that it connects to.
-    pub(crate) fn tell(&mut self, address: &[u8]) {
+    pub(crate) fn send(&mut self, address: &[u8]) {
         writeln!(self.child.stdin.as_mut().unwrap(), "{}", hex(address)).unwrap();
     }
 
@@ -112,7 +112,7 @@ const ROLE: &str = "BOWLINE_TEST_OFI_ROLE";
 
 fn start(provider: &str, role: &str, address: &[u8]) -> Other {
     let mut other = prepare(provider, role);
-    other.tell(address);
+    other.send(address);
     other
 }
 
@@ -177,7 +177,7 @@ fn the_other_process() {
         }
         // Sends without end.
         "stream" => loop {
-            let mut pack = |room: View<'_>| room.copy_in(&[9; 3000]);
+            let mut pack = |space: View<'_>| space.copy_in(&[9; 3000]);
             let _ = iface.am_bcopy(ep, AmId::new(2), &[0; 3], 3000, &mut pack);
             iface.progress(&mut seen, 16);
         },
@@ -222,28 +222,28 @@ impl Pair {
         let seen = Seen::default();
         let mut pair = Self { iface, ep, seen, other, exposed, window, _alone: alone };
         while pair.seen.messages.is_empty() {
-            pair.turn();
+            pair.round();
         }
         assert_eq!(pair.seen.messages[0], b"hello");
         Some(pair)
     }
 
-    fn turn(&mut self) {
+    fn round(&mut self) {
         if self.iface.progress(&mut self.seen, 16) == 0 {
             std::thread::yield_now();
         }
     }
 
-    /// Turns until the failure is told; prints how long that was after the death.
+    /// Makes progress until the failure is reported; prints how long that was after the death.
     fn until_failed(&mut self, what: &str, killed: Instant) {
         while self.seen.failed.is_empty() {
-            self.turn();
+            self.round();
         }
         eprintln!("{what}: {:?} after {:?}", self.seen.failed[0], killed.elapsed());
         for _ in 0..200 {
-            self.turn();
+            self.round();
         }
-        assert_eq!(self.seen.failed.len(), 1, "told once");
+        assert_eq!(self.seen.failed.len(), 1, "reported once");
         let refused = self.iface.am_short(self.ep, AmId::new(1), &[0; 3], b"late");
         assert_eq!(refused, Err(PostError::PeerFailed));
     }
@@ -333,9 +333,9 @@ fn death_with_reads_and_writes() {
         let (packed, address) = pair.window.clone();
         let rkey = pair.iface.rkey_unpack(pair.ep, &packed).expect("a whole key");
         let there = RemoteSlice { address, rkey };
-        let mut room = RecvBuf::owned(vec![0; 30_000]);
+        let mut space = RecvBuf::owned(vec![0; 30_000]);
         // SAFETY: the buffer is kept, and left alone, until the operation has ended.
-        let into = unsafe { LocalSlice::of_recv(&mut room, 0, 30_000) }.unwrap();
+        let into = unsafe { LocalSlice::of_recv(&mut space, 0, 30_000) }.unwrap();
         let mut posted = 0;
         for token in [Token(1), Token(2)] {
             match pair.iface.get_zcopy(pair.ep, &[into], there, token) {
@@ -343,7 +343,7 @@ fn death_with_reads_and_writes() {
                 other => panic!("{provider}: {other:?}"),
             }
         }
-        pair.iface.put_short(pair.ep, &[1; 100], there).expect("room for one");
+        pair.iface.put_short(pair.ep, &[1; 100], there).expect("space for one");
         match pair.iface.flush(pair.ep, Token(3)) {
             Ok(Posted::InFlight) => posted += 1,
             other => panic!("{provider}: {other:?}"),
@@ -352,7 +352,7 @@ fn death_with_reads_and_writes() {
         pair.until_failed(&format!("{provider}, one-sided"), Instant::now());
         assert_eq!(pair.seen.completed.len(), posted, "{provider}: each is answered once");
         drop(pair);
-        drop(room);
+        drop(space);
     }
 }
 
@@ -369,7 +369,7 @@ fn death_in_the_midst_of_a_stream() {
         }
         let Some(mut pair) = Pair::new(provider, "stream", false) else { continue };
         while pair.seen.messages.len() < 500 {
-            pair.turn();
+            pair.round();
         }
         pair.other.kill();
         pair.until_failed(&format!("{provider}, streaming"), Instant::now());
@@ -378,7 +378,7 @@ fn death_in_the_midst_of_a_stream() {
 }
 
 /// A peer whose process cannot be watched, as if it were on another host: libfabric's connected
-/// providers tell, at the next message that keeps in touch.
+/// providers report it, at the next message that keeps in touch.
 #[test]
 fn death_of_a_far_peer() {
     let _watchdog = watchdog("death_of_a_far_peer");
@@ -397,23 +397,23 @@ fn lent_memory_is_read() {
         let Some(mut pair) = Pair::new(provider, "serve", false) else { continue };
         let (packed, address) = pair.exposed.clone();
         let rkey = pair.iface.rkey_unpack(pair.ep, &packed).expect("a whole key");
-        let mut room = RecvBuf::owned(vec![0; 200_000]);
+        let mut space = RecvBuf::owned(vec![0; 200_000]);
         // SAFETY: the buffer is kept, and left alone, until the operation has ended.
-        let into = unsafe { LocalSlice::of_recv(&mut room, 0, 200_000) }.unwrap();
+        let into = unsafe { LocalSlice::of_recv(&mut space, 0, 200_000) }.unwrap();
         loop {
             let there = RemoteSlice { address, rkey };
             match pair.iface.get_zcopy(pair.ep, &[into], there, Token(1)) {
                 Ok(_) => break,
-                Err(PostError::NoResource) => pair.turn(),
+                Err(PostError::NoResource) => pair.round(),
                 Err(error) => panic!("{provider}: {error}"),
             }
         }
         while pair.seen.completed.is_empty() {
-            pair.turn();
+            pair.round();
         }
         assert_eq!(pair.seen.completed, [(Token(1), Ok(0))], "{provider}");
         let expected: Vec<u8> = (0..200_000_u32).map(|i| (i * 7) as u8).collect();
-        assert!(room.into_owned() == Some(expected), "{provider}: the bytes differ");
+        assert!(space.into_owned() == Some(expected), "{provider}: the bytes differ");
     }
 }
 

@@ -18,8 +18,8 @@ const ROLE: &str = "BOWLINE_TEST_OFI_STARVED";
 /// More descriptors than any act of the test takes.
 const ENOUGH: u64 = 128;
 
-/// Turns in which nothing can happen, or has long happened.
-const TURNS: u32 = 5000;
+/// Rounds in which nothing can happen, or has long happened.
+const ROUNDS: u32 = 5000;
 
 fn limit(current: Option<u64>) {
     let all = getrlimit(Resource::Nofile);
@@ -104,7 +104,7 @@ fn opening(provider: &str) {
         }
     });
     assert!(refused >= 1, "{provider}");
-    let mut plenty = OfiIface::open(options(provider, false)).expect("there is room again");
+    let mut plenty = OfiIface::open(options(provider, false)).expect("there is space again");
     // With as few as it needs it can do all that it can with plenty.
     let mut starved = starved.expect("found");
     let sleeps = |iface: &OfiIface| iface.attr().caps.contains(Caps::EVENT_FD);
@@ -116,7 +116,7 @@ fn opening(provider: &str) {
         assert!(error.to_string().contains("os error 24"), "{provider}: {error}");
     }
     drop(hogs);
-    let ep = starved.connect(&address).expect("there is room");
+    let ep = starved.connect(&address).expect("there is space");
     let (mut seen, mut other) = (Seen::default(), Seen::default());
     send(&mut starved, ep, &mut seen);
     while other.messages.is_empty() {
@@ -132,8 +132,8 @@ fn send(iface: &mut OfiIface, ep: EpId, seen: &mut Seen) {
     }
 }
 
-fn turns(iface: &mut OfiIface, seen: &mut Seen) {
-    for _ in 0..TURNS {
+fn rounds(iface: &mut OfiIface, seen: &mut Seen) {
+    for _ in 0..ROUNDS {
         iface.progress(seen, 16);
     }
     assert!(seen.failed.is_empty(), "nobody has failed: {:?}", seen.failed);
@@ -145,7 +145,7 @@ fn until_death(iface: &mut OfiIface, seen: &mut Seen, mut other: Other, what: &s
         iface.progress(seen, 16);
     }
     assert_eq!(seen.messages, [b"hello"], "{what}");
-    turns(iface, seen);
+    rounds(iface, seen);
     other.kill();
     while seen.failed.is_empty() {
         iface.progress(seen, 16);
@@ -155,28 +155,28 @@ fn until_death(iface: &mut OfiIface, seen: &mut Seen, mut other: Other, what: &s
 
 /// A peer comes while there are `spare` descriptors for what is accepted and watched.
 fn met(provider: &str, spare: usize) {
-    let mut iface = OfiIface::open(options(provider, false)).expect("there is room");
+    let mut iface = OfiIface::open(options(provider, false)).expect("there is space");
     let mut seen = Seen::default();
     let mut other = prepare(provider, "serve");
     let hogs = take_all(spare);
-    other.tell(&iface.address());
+    other.send(&iface.address());
     let address = other.address();
-    turns(&mut iface, &mut seen);
+    rounds(&mut iface, &mut seen);
     // Sleeping or not, it does not fail for want of descriptors.
     if iface.arm(true) == Armed::Ready {
         iface.disarm();
     }
     drop(hogs);
-    iface.connect(&address).expect("it lives, and there is room");
+    iface.connect(&address).expect("it lives, and there is space");
     until_death(&mut iface, &mut seen, other, &format!("{provider}, met with {spare}"));
 }
 
 /// We meet a peer while there are `spare` descriptors.
 fn meets(provider: &str, spare: usize) {
-    let mut iface = OfiIface::open(options(provider, false)).expect("there is room");
+    let mut iface = OfiIface::open(options(provider, false)).expect("there is space");
     let mut seen = Seen::default();
     let mut other = prepare(provider, "serve");
-    other.tell(&iface.address());
+    other.send(&iface.address());
     let address = other.address();
     let hogs = take_all(spare);
     let ep = match iface.connect(&address) {
@@ -186,9 +186,9 @@ fn meets(provider: &str, spare: usize) {
             None
         }
     };
-    turns(&mut iface, &mut seen);
+    rounds(&mut iface, &mut seen);
     drop(hogs);
-    let ep = ep.unwrap_or_else(|| iface.connect(&address).expect("there is room"));
+    let ep = ep.unwrap_or_else(|| iface.connect(&address).expect("there is space"));
     send(&mut iface, ep, &mut seen);
     until_death(&mut iface, &mut seen, other, &format!("{provider}, meets with {spare}"));
 }

@@ -12,9 +12,9 @@
 //! offsets follow from the sizes. `cookie` stands in every message of the sender, and `status` is
 //! the number of its status word for this link. The checksum is over all that stands before it:
 //! a record is written by puts that land in any order, and counts from the moment at which it
-//! fits. It keeps damage out, not malice: whoever has the key can write anything.
+//! fits. It keeps damage out, not malice: a peer that has the key can write anything.
 
-use bowline_uct::{AddrReader, AddrWriter, Truncated};
+use bowline_uct::{AddrReader, AddrWriter, Truncated, fnv_64};
 
 use super::layout::{RECORD_BYTES, Shape};
 use super::options::QueueForm;
@@ -38,12 +38,8 @@ pub(super) struct Address {
 
 /// FNV-1a of 64 bits (Fowler, Noll, Vo), spread once more, since its last bytes move few bits.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in bytes {
-        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash ^= hash >> 32;
-    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    let hash = fnv_64(bytes);
+    (hash ^ hash >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The bytes before a checksum that fits.
@@ -62,7 +58,7 @@ impl Address {
             .u32(self.shape.peers)
             .u32(self.shape.rings);
         w.u64(self.base).u64(self.nonce).bytes(&self.key).bytes(&self.inner);
-        seal(w.finish())
+        with_checksum(w.finish())
     }
 
     /// Reads bytes from anywhere, or says why they are no such address.
@@ -105,18 +101,18 @@ impl Address {
     }
 }
 
-fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
+fn with_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
     bytes
 }
 
 /// `bytes` with a checksum that fits.
 #[cfg(any(test, fuzzing))]
-pub(super) fn sealed(bytes: &[u8]) -> Vec<u8> {
-    seal(bytes.to_vec())
+pub(super) fn checksummed(bytes: &[u8]) -> Vec<u8> {
+    with_checksum(bytes.to_vec())
 }
 
-/// Who sits on a seat.
+/// What a number of a sender stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Introduction {
     /// Stands in all of its messages.
@@ -139,7 +135,7 @@ impl Introduction {
         let mut w = AddrWriter::new();
         let len = (Self::FIXED + self.address.len()) as u32;
         w.u32(len).u32(self.cookie).u32(self.status).bytes(&self.address);
-        seal(w.finish())
+        with_checksum(w.finish())
     }
 
     /// Reads a record. `None`: it is not written yet, or not whole.
@@ -211,7 +207,7 @@ mod tests {
         let mut bytes = sample().pack();
         bytes.truncate(bytes.len() - 8);
         bytes[5] = 77;
-        assert!(Address::parse(&seal(bytes)).is_err(), "a form that nobody knows");
+        assert!(Address::parse(&with_checksum(bytes)).is_err(), "a form that nobody knows");
         let wrong = Address { base: u64::MAX - 5, ..sample() };
         assert!(Address::parse(&wrong.pack()).is_err(), "beyond all memory");
     }
@@ -222,13 +218,13 @@ mod tests {
             crate::fuzz::address(&bytes);
             crate::fuzz::introduction(&bytes);
             // With a checksum that fits, so that what is behind it is met.
-            let mut sealed = MAGIC.to_le_bytes().to_vec();
-            sealed.push(VERSION);
-            sealed.extend_from_slice(&bytes);
-            crate::fuzz::address(&seal(sealed));
+            let mut whole = MAGIC.to_le_bytes().to_vec();
+            whole.push(VERSION);
+            whole.extend_from_slice(&bytes);
+            crate::fuzz::address(&with_checksum(whole));
             let mut record = (bytes.len() as u32 + 12).to_le_bytes().to_vec();
             record.extend_from_slice(&bytes);
-            crate::fuzz::introduction(&seal(record));
+            crate::fuzz::introduction(&with_checksum(record));
         }
     }
 }

@@ -5,32 +5,39 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::scmp::{Message, max_message_slots, slots_for};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, BorrowedFd, Caps, Desc, EpId, Iface, IfaceAttr,
+    AmHeader, AmId, Armed, AtomicOp, AtomicWidth, BorrowedFd, Caps, EpId, Iface, IfaceAttr,
     KeptArrivals, LocalSlice, OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
     SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::address::Address;
-use super::lane::{LaneCore, QueueLane};
+use super::lane::QueueLane;
+use super::lane_core::LaneCore;
 use super::link::Step;
 use super::options::QueueForm;
 use super::pass::is_in_flight;
 
 impl LaneCore {
-    /// Whether a message of `len` bytes finds room with a link; notes it, if not.
+    /// Refuses an operation that the transport below lacks.
+    fn needs(&self, operation: Caps) -> Result<(), PostError> {
+        let has = self.attr.caps.contains(operation);
+        has.then_some(()).ok_or(PostError::Unsupported)
+    }
+
+    /// Whether a link has space for a message of `len` bytes; notes it, if not.
     fn admit_message(&mut self, ep: EpId, len: usize) -> Result<(), PostError> {
         let link = self.open_link(ep)?;
         let slots = slots_for(len);
         if slots as u32 > max_message_slots(link.shape.slots) || slots >= self.fifo_slots {
             return Err(PostError::TooLong);
         }
-        if link.room(self.fifo_slots) >= slots {
+        if link.space(self.fifo_slots) >= slots {
             return Ok(());
         }
         // What waits may be able to go, where operations are complete in their calls.
         self.drive(ep.0);
         let link = self.open_link(ep)?;
-        if link.room(self.fifo_slots) >= slots {
+        if link.space(self.fifo_slots) >= slots {
             return Ok(());
         }
         self.links[ep.0 as usize].refused = slots;
@@ -42,8 +49,8 @@ impl LaneCore {
         let link = &mut self.links[ep.0 as usize];
         link.fifo.push(self.fifo_slots, message);
         match link.step {
-            Step::Fresh => link.step = Step::TakeSeat,
-            Step::Ready => {}
+            Step::Fresh => link.step = Step::TakeNumber,
+            Step::Introduced if link.is_ready() => {}
             _ => return,
         }
         self.drive(ep.0);
@@ -72,11 +79,11 @@ unsafe impl Iface for QueueLane {
 
     fn explain(&self, address: &[u8]) -> Vec<String> {
         let Ok(theirs) = Address::parse(address) else { return Vec::new() };
-        let mut ways = self.core.inner.explain(&theirs.inner);
+        let mut routes = self.core.inner.explain(&theirs.inner);
         let (form, slots) = (theirs.shape.form.name(), theirs.shape.slots);
         let halves = if form == QueueForm::Ring.name() { 1 } else { 2 };
-        ways.push(format!("+ messages by its receive queue ({form}, {halves} x {slots} slots)"));
-        ways
+        routes.push(format!("+ messages by its receive queue ({form}, {halves} x {slots} slots)"));
+        routes
     }
 
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
@@ -99,7 +106,7 @@ unsafe impl Iface for QueueLane {
         let Some(link) = self.core.links.get_mut(ep.0 as usize).filter(|link| link.open) else {
             return;
         };
-        // The link stays: what it accepted arrives, and its seat serves again.
+        // The link stays: what it accepted arrives, and its number serves again.
         link.open = false;
         link.refused = 0;
         self.core.waiters.cancel(ep);
@@ -139,9 +146,9 @@ unsafe impl Iface for QueueLane {
             return Err(PostError::TooLong);
         }
         self.core.admit_message(ep, max_len)?;
-        let room = self.core.staging.view();
-        let len = pack(room).min(max_len);
-        room.copy_out(&mut self.core.packing[..len]);
+        let space = self.core.staging.view();
+        let len = pack(space).min(max_len);
+        space.copy_out(&mut self.core.packing[..len]);
         let packed = std::mem::take(&mut self.core.packing);
         self.core.accept(ep, &Message { id: id.get(), flags: 0, header, payload: &packed[..len] });
         self.core.packing = packed;
@@ -195,9 +202,7 @@ unsafe impl Iface for QueueLane {
     }
 
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
-        if !self.core.attr.caps.contains(Caps::EP_CHECK) {
-            return Err(PostError::Unsupported);
-        }
+        self.core.needs(Caps::EP_CHECK)?;
         self.core.pass(ep, |inner, below| inner.check(below))
     }
 
@@ -212,9 +217,7 @@ impl OneSided for QueueLane {
     lacks! { put_notify }
 
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        if !self.core.attr.caps.contains(Caps::PUT_SHORT) {
-            return Err(PostError::Unsupported);
-        }
+        self.core.needs(Caps::PUT_SHORT)?;
         self.core.pass(ep, |inner, below| inner.put_short(below, bytes, to))
     }
 
@@ -225,9 +228,7 @@ impl OneSided for QueueLane {
         pack: &mut dyn FnMut(View<'_>) -> usize,
         to: RemoteSlice,
     ) -> Result<usize, PostError> {
-        if !self.core.attr.caps.contains(Caps::PUT_BCOPY) {
-            return Err(PostError::Unsupported);
-        }
+        self.core.needs(Caps::PUT_BCOPY)?;
         self.core.pass(ep, |inner, below| inner.put_bcopy(below, max_len, pack, to))
     }
 
@@ -238,9 +239,7 @@ impl OneSided for QueueLane {
         to: RemoteSlice,
         token: Token,
     ) -> Result<Posted, PostError> {
-        if !self.core.attr.caps.contains(Caps::PUT_ZCOPY) {
-            return Err(PostError::Unsupported);
-        }
+        self.core.needs(Caps::PUT_ZCOPY)?;
         let post = |inner: &mut dyn Iface, below, token| inner.put_zcopy(below, from, to, token);
         self.core.pass_with(ep, token, post, is_in_flight)
     }
@@ -252,9 +251,7 @@ impl OneSided for QueueLane {
         len: usize,
         unpack: &mut dyn FnMut(View<'_>),
     ) -> Result<(), PostError> {
-        if !self.core.attr.caps.contains(Caps::GET_BCOPY) {
-            return Err(PostError::Unsupported);
-        }
+        self.core.needs(Caps::GET_BCOPY)?;
         self.core.pass(ep, |inner, below| inner.get_bcopy(below, from, len, unpack))
     }
 
@@ -265,9 +262,7 @@ impl OneSided for QueueLane {
         from: RemoteSlice,
         token: Token,
     ) -> Result<Posted, PostError> {
-        if !self.core.attr.caps.contains(Caps::GET_ZCOPY) {
-            return Err(PostError::Unsupported);
-        }
+        self.core.needs(Caps::GET_ZCOPY)?;
         let post = |inner: &mut dyn Iface, below, token| inner.get_zcopy(below, to, from, token);
         self.core.pass_with(ep, token, post, is_in_flight)
     }
@@ -319,7 +314,7 @@ impl Wakeup for QueueLane {
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         if !self.core.attr.caps.contains(Caps::EVENT_FD) {
-            let why = "this receive queue wakes nobody: puts do not tell their target";
+            let why = "this receive queue wakes nobody: puts do not notify their target";
             return Err(OpenError::Limit(why.into()));
         }
         self.core.inner.event_fd()
@@ -327,11 +322,7 @@ impl Wakeup for QueueLane {
 }
 
 impl KeptArrivals for QueueLane {
-    fn release(&mut self, _: Desc) {}
-
-    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
-        None
-    }
+    lacks! { release desc_view }
 }
 
 impl TagOffload for QueueLane {

@@ -8,8 +8,8 @@ use bowline_uct::{OpenError, Sink};
 
 use super::fifo::parts;
 use super::inbox::{Inbox, Taken, hand_out, words_at};
-use super::lane::LaneCore;
-use super::link::Seat;
+use super::lane_core::LaneCore;
+use super::link::SenderEntry;
 
 /// What is to be done with a message.
 pub(super) enum Choice {
@@ -68,20 +68,20 @@ impl CountedInbox {
         lane: &mut LaneCore,
         sink: &mut dyn Sink,
         budget: u32,
-        mut choose: impl FnMut(&[Seat], &Arrival<'_, ViewWords<'_>>) -> Choice,
+        mut choose: impl FnMut(&[SenderEntry], &Arrival<'_, ViewWords<'_>>) -> Choice,
     ) -> Polled {
         let mut polled = Polled { handed: 0, damaged: None };
         let Some(consumer) = self.consumer.take() else { return polled };
         let words = words_at(&*lane.inner, lane.memory, 0, lane.shape.queue_bytes());
         let mut consumer = consumer.rehome(words);
         let flipped = lane.flip_answer.take().map_or(Ok(()), |old| consumer.flipped(old));
-        let (seats, staging) = (&lane.seats, &mut lane.staging);
-        let mut strangers = 0;
+        let (senders, staging) = (&lane.senders, &mut lane.staging);
+        let mut unknown_senders = 0;
         let result = consumer.poll_while(budget, |arrival| {
-            match choose(seats, &arrival) {
-                Choice::Take => match hand_out(sink, seats, staging, &arrival) {
+            match choose(senders, &arrival) {
+                Choice::Take => match hand_out(sink, senders, staging, &arrival) {
                     Taken::Handed => polled.handed += 1,
-                    Taken::Stranger => strangers += 1,
+                    Taken::Unknown => unknown_senders += 1,
                     Taken::Damaged => polled.damaged = Some(arrival.source),
                 },
                 Choice::Skip => {}
@@ -92,7 +92,7 @@ impl CountedInbox {
         });
         self.consumer = Some(consumer.rehome(()));
         lane.stats.received += u64::from(polled.handed);
-        lane.count_strangers(strangers);
+        lane.count_unknown_senders(unknown_senders);
         match flipped.and(result) {
             Ok(_) => {}
             Err(Fault::Source { source_id }) => polled.damaged = Some(source_id),
@@ -115,7 +115,7 @@ impl CountedInbox {
     }
 
     /// All reservations of the living in the half have ended: it goes on past what is missing. `finished` says
-    /// whether all that a seat's sender has reserved is known to be counted.
+    /// whether all that a sender has reserved is known to be counted.
     pub(super) fn resolve(
         &mut self,
         lane: &mut LaneCore,
@@ -124,12 +124,13 @@ impl CountedInbox {
         let Some(consumer) = self.consumer.take() else { return };
         let words = words_at(&*lane.inner, lane.memory, 0, lane.shape.queue_bytes());
         let mut consumer = consumer.rehome(words);
-        let count = lane.seats.iter().filter(|seat| lane.is_gone(seat)).count() as u64;
+        let count = lane.senders.iter().filter(|sender| lane.is_gone(sender)).count() as u64;
         // A reservation is at most half of a half, or one message, which is no longer.
         let accounted = count * u64::from(lane.shape.slots);
         let mut last: Vec<(u16, u16)> = Vec::new();
         let result = consumer.resolve(accounted, |source, mark| {
-            let Some(seat) = lane.seats.get(usize::from(source)).filter(|seat| lane.is_gone(seat))
+            let Some(sender) =
+                lane.senders.get(usize::from(source)).filter(|sender| lane.is_gone(sender))
             else {
                 return false;
             };
@@ -137,7 +138,7 @@ impl CountedInbox {
                 return false;
             }
             let (cookie, reservation) = parts(mark);
-            if cookie != seat.cookie {
+            if cookie != sender.cookie {
                 // Its second word has not come: it is of the last reservation.
                 return true;
             }
@@ -193,7 +194,7 @@ impl Inbox for CountedInbox {
         lane.settlement.running = None;
         if drained && !lane.flip_is_under_way() {
             let reserved = lane.is_reserved();
-            lane.tell_ends(generation, |_, _, flipped| flipped || !reserved);
+            lane.report_ends(generation, |_, _, flipped| flipped || !reserved);
         }
     }
 

@@ -5,15 +5,15 @@
 
 use std::collections::VecDeque;
 
-use bowline_base::scmp::sealed::{Sealer, key, under, with_seal};
+use bowline_base::scmp::checksummed::{Checksum, key, under, with_checksum};
 use bowline_base::scmp::{Message, published, slots_for};
 use bowline_base::sync::LINE;
 
 /// What a reservation writes into the slots of its messages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stamp {
-    /// The seat, as the source in every slot.
-    pub(super) seat: u16,
+    /// The number of the sender, as the source in every slot.
+    pub(super) sender: u16,
     /// Cookie and number of the reservation: 48 bits of every START.
     pub(super) mark: u64,
 }
@@ -23,7 +23,6 @@ pub(super) const fn mark(cookie: u32, reservation: u16) -> u64 {
     (reservation as u64) << 32 | cookie as u64
 }
 
-/// The parts of a mark.
 pub(super) const fn parts(mark: u64) -> (u32, u16) {
     (mark as u32, (mark >> 32) as u16)
 }
@@ -44,8 +43,8 @@ pub(super) struct Fifo {
 }
 
 impl Fifo {
-    /// Slots that are free, with room for `capacity` in all.
-    pub(super) fn room(&self, capacity: usize) -> usize {
+    /// Slots that are free, with space for `capacity` in all.
+    pub(super) fn space(&self, capacity: usize) -> usize {
         capacity - (self.tail - self.head) as usize
     }
 
@@ -62,7 +61,7 @@ impl Fifo {
         (slot as usize & (self.capacity - 1)) * LINE
     }
 
-    /// Takes a message in, for which there is room.
+    /// Takes a message in, for which there is space.
     pub(super) fn push(&mut self, capacity: usize, message: &Message<'_>) {
         if self.capacity == 0 {
             self.capacity = capacity;
@@ -102,7 +101,7 @@ impl Fifo {
     }
 
     /// Takes a message of one slot in front of all others, which go into no batch with it. There is
-    /// room for it, something has left before, and no batch is under way.
+    /// space for it, something has left before, and no batch is under way.
     pub(super) fn push_first(&mut self, message: &Message<'_>) {
         self.barrier = Some(self.head);
         self.head -= 1;
@@ -134,7 +133,7 @@ impl Fifo {
             let count = u64::from(self.messages[message]);
             for slot in at..at + count {
                 let place = self.place(slot);
-                self.set(place, |word| word & !(0xffff << 48) | u64::from(stamp.seat) << 48);
+                self.set(place, |word| word & !(0xffff << 48) | u64::from(stamp.sender) << 48);
             }
             let place = self.place(at) + 8;
             self.set(place, |word| word & 0xffff | stamp.mark << 16);
@@ -142,9 +141,16 @@ impl Fifo {
         }
     }
 
-    /// Writes seat and tag into the oldest `slots` slots, which are whole messages, and seals each by
+    /// Writes number of the sender and tag into the oldest `slots` slots, which are whole messages, and checksums each by
     /// its number, of which `next` is the first. The number after them.
-    pub(super) fn seal(&mut self, slots: u32, seat: u16, tag: u32, cookie: u32, next: u32) -> u32 {
+    pub(super) fn checksum(
+        &mut self,
+        slots: u32,
+        sender: u16,
+        tag: u32,
+        cookie: u32,
+        next: u32,
+    ) -> u32 {
         let mut at = self.head;
         let end = self.head + u64::from(slots);
         let mut number = next;
@@ -153,16 +159,16 @@ impl Fifo {
                 break;
             }
             let count = u64::from(self.messages[message]);
-            let mut sealer = Sealer::new(key(cookie, number));
+            let mut sum = Checksum::new(key(cookie, number));
             number = number.wrapping_add(1);
             for slot in at..at + count {
                 let place = self.place(slot);
-                self.set(place, |word| under(word, tag, seat));
+                self.set(place, |word| under(word, tag, sender));
                 let words = self.words(place);
-                if slot == at { sealer.start(words) } else { sealer.more(&words) }
+                if slot == at { sum.start(words) } else { sum.more(&words) }
             }
             let place = self.place(at) + 8;
-            self.set(place, |word| with_seal(word, sealer.seal()));
+            self.set(place, |word| with_checksum(word, sum.checksum()));
             at += count;
         }
         number
@@ -226,7 +232,7 @@ mod tests {
         fifo.pop(1);
         fifo.push_first(&message(9));
         assert!(!fifo.is_past_bar());
-        assert_eq!((fifo.batch(8), fifo.run(0, 1)[8], fifo.room(8)), (1, 9, 4));
+        assert_eq!((fifo.batch(8), fifo.run(0, 1)[8], fifo.space(8)), (1, 9, 4));
         fifo.pop(1);
         assert!(fifo.is_past_bar());
         assert_eq!((fifo.batch(8), fifo.run(0, 1)[8]), (3, 1));
@@ -238,15 +244,15 @@ mod tests {
         let mut fifo = Fifo::default();
         let header = [1, 2, 3];
         for round in 0..20_u32 {
-            assert_eq!(fifo.room(CAPACITY), CAPACITY);
+            assert_eq!(fifo.space(CAPACITY), CAPACITY);
             for len in [0, 24, 25, 80] {
                 let payload = vec![round as u8; len];
                 let message = Message { id: 7, flags: 0, header: &header, payload: &payload };
                 fifo.push(CAPACITY, &message);
             }
-            assert_eq!(fifo.room(CAPACITY), CAPACITY - 6);
+            assert_eq!(fifo.space(CAPACITY), CAPACITY - 6);
             assert_eq!((fifo.batch(1), fifo.batch(3), fifo.batch(4), fifo.batch(9)), (1, 2, 4, 6));
-            let stamp = Stamp { seat: 0xabcd, mark: mark(0x1234_5678, round as u16) };
+            let stamp = Stamp { sender: 0xabcd, mark: mark(0x1234_5678, round as u16) };
             fifo.stamp(6, stamp);
             let mut seen = 0;
             let mut starts = 0;

@@ -8,7 +8,7 @@ use bowline_base::scmp::published::R_BYTE;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_uct::{AtomicOp, AtomicWidth, PeerFailure, PostError, RemoteSlice};
 
-use super::lane::LaneCore;
+use super::lane_core::LaneCore;
 use super::token::{What, own};
 
 impl LaneCore {
@@ -52,7 +52,7 @@ impl LaneCore {
     /// A flip was not posted.
     #[cold]
     fn flip_refused(&mut self, error: PostError) {
-        // No room: at the next look.
+        // No space: at the next poll.
         if error == PostError::NoResource {
             return;
         }

@@ -2,7 +2,7 @@
 
 use bowline_uct::{PeerFailure, PostError, Posted, Token};
 
-use super::lane::LaneCore;
+use super::lane_core::LaneCore;
 use super::link::Link;
 use super::token::Owner;
 

@@ -1,7 +1,7 @@
 //! The receiving side of a lane: what each form of queue has to do, and what they share.
 //!
-//! A form is a state machine of its own in a file of its own: `counted`, `promoting`, `rings`, `sealed`. It owns what it
-//! knows of the queue's memory. The memory, the links and the seats are the lane's, which every call gets.
+//! A form is a state machine of its own in a file of its own: `counted`, `promoting`, `rings`, `checksummed`. It owns what it
+//! knows of the queue's memory. The memory, the links and the senders are the lane's, which every call gets.
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::scmp;
@@ -9,8 +9,8 @@ use bowline_base::words::ViewWords;
 use bowline_uct::{AmId, Arrival, Iface, MemHandle, Sink, Source};
 
 use super::fifo::parts;
-use super::lane::LaneCore;
-use super::link::Seat;
+use super::lane_core::LaneCore;
+use super::link::SenderEntry;
 
 /// The receiving side of a form.
 pub(super) trait Inbox: Send {
@@ -28,8 +28,8 @@ pub(super) trait Inbox: Send {
         0
     }
 
-    /// The sender behind `link` has another seat from now on.
-    fn reseated(&mut self, lane: &LaneCore, link: u32) {
+    /// The sender behind `link` has another number from now on.
+    fn renumbered(&mut self, lane: &LaneCore, link: u32) {
         let _ = (lane, link);
     }
 }
@@ -37,8 +37,8 @@ pub(super) trait Inbox: Send {
 /// What became of an arrival.
 pub(super) enum Taken {
     Handed,
-    /// Nobody known sits there, or the mark is not its own.
-    Stranger,
+    /// No known sender has the number, or the mark is not its own.
+    Unknown,
     /// No handler has this number.
     Damaged,
 }
@@ -55,22 +55,21 @@ pub(super) fn words_at(
     words.expect("the lane's memory is kept until it is dropped")
 }
 
-/// Hands one arrival to the sink.
 pub(super) fn hand_out(
     sink: &mut dyn Sink,
-    seats: &[Seat],
+    senders: &[SenderEntry],
     staging: &mut RecvBuf,
     arrival: &scmp::Arrival<'_, ViewWords<'_>>,
 ) -> Taken {
-    let Some(seat) = seats.get(usize::from(arrival.source)) else { return Taken::Stranger };
-    if seat.link == Seat::NOBODY || parts(arrival.mark).0 != seat.cookie {
-        return Taken::Stranger;
+    let Some(sender) = senders.get(usize::from(arrival.source)) else { return Taken::Unknown };
+    if sender.link == SenderEntry::NOBODY || parts(arrival.mark).0 != sender.cookie {
+        return Taken::Unknown;
     }
     let Some(id) = AmId::from_wire(arrival.id) else { return Taken::Damaged };
     if arrival.len > staging.len() {
         return Taken::Damaged;
     }
-    let (source, header) = (Source(seat.link), arrival.header);
+    let (source, header) = (Source(sender.link), arrival.header);
     let payload = match arrival.in_place() {
         Some(payload) => payload,
         None => {

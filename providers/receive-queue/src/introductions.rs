@@ -1,43 +1,42 @@
-//! Who sends: the seats of a lane that were taken, and the records in which senders introduce themselves.
+//! The senders of a lane: the numbers that were taken, and the records in which senders introduce themselves.
 
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::PeerFailure;
 
 use super::address::{Address, Introduction};
 use super::inbox::Inbox;
-use super::lane::LaneCore;
+use super::lane_core::LaneCore;
 use super::layout::RECORD_BYTES;
-use super::link::{Link, Seat, Step, Trust};
+use super::link::{Link, SenderEntry, Step, Trust};
 
 impl LaneCore {
-    /// Reads the records of seats that were taken since the last look.
+    /// Reads the records of numbers that were taken since the last look.
     pub(super) fn read_introductions(&mut self, inbox: &mut dyn Inbox) {
         let Some(view) = self.inner.mem_view(self.memory) else { return };
-        let Some(word) = view.word(self.shape.seats_at()) else { return };
+        let Some(word) = view.word(self.shape.numbers_at()) else { return };
         // Acquire: pairs with the transport's addition, as far as it says that they mix.
         let taken = word.load(Ordering::Acquire).min(u64::from(self.shape.peers)) as u32;
-        let seen = self.seats.len() as u32;
+        let seen = self.senders.len() as u32;
         if taken == seen && self.unread.is_empty() {
             return;
         }
         self.unread.extend(seen..taken.max(seen));
-        self.seats.resize(taken.max(seen) as usize, Seat::EMPTY);
+        self.senders.resize(taken.max(seen) as usize, SenderEntry::EMPTY);
         let mut at = 0;
-        while let Some(&seat) = self.unread.get(at) {
-            match self.read_record(seat) {
+        while let Some(&sender) = self.unread.get(at) {
+            match self.read_record(sender) {
                 Some(introduction) => {
                     self.unread.remove(at);
-                    self.admit(inbox, seat, introduction);
+                    self.admit(inbox, sender, introduction);
                 }
                 None => at += 1,
             }
         }
     }
 
-    /// The record of a seat, when it is whole.
-    fn read_record(&self, seat: u32) -> Option<Introduction> {
+    fn read_record(&self, sender: u32) -> Option<Introduction> {
         let view = self.inner.mem_view(self.memory)?;
-        let at = self.shape.record_at(seat);
+        let at = self.shape.record_at(sender);
         // Acquire: pairs with no release, since the record comes by puts. It is a hint that some of
         // it is there; the checksum says whether all is.
         if view.word(at)?.load(Ordering::Acquire) == 0 {
@@ -49,35 +48,37 @@ impl LaneCore {
     }
 
     /// Somebody has introduced itself. The endpoint to it is how its end will be noticed.
-    fn admit(&mut self, inbox: &mut dyn Inbox, seat: u32, introduction: Introduction) {
+    fn admit(&mut self, inbox: &mut dyn Inbox, sender: u32, introduction: Introduction) {
         let Introduction { cookie, status, address } = introduction;
         let theirs = match Address::parse(&address) {
             Ok(theirs) if status < theirs.shape.peers => theirs,
             _ => {
-                self.refuse(seat, cookie);
+                self.refuse(sender, cookie);
                 return tracing::warn!(
-                    seat,
+                    sender,
                     "a peer introduced itself by no address; it is ignored"
                 );
             }
         };
         let link = self.link_of_sender(&address, &theirs, inbox.generation());
         let Some(link) = link else {
-            self.refuse(seat, cookie);
-            return tracing::warn!(seat, "no place for another peer; it is ignored");
+            self.refuse(sender, cookie);
+            return tracing::warn!(sender, "no place for another peer; it is ignored");
         };
-        inbox.reseated(self, link);
+        inbox.renumbered(self, link);
         self.links[link as usize].introduced = true;
-        self.seats[seat as usize] = Seat { link, cookie, status, next: 0, trust: Trust::Known };
+        self.senders[sender as usize] =
+            SenderEntry { link, cookie, status, next: 0, trust: Trust::Known };
         if let Some(why) = self.closed {
-            self.break_link(link, why.told());
+            self.break_link(link, why.failure());
         }
     }
 
     /// The sender in this slot is not known; its messages are dropped.
-    fn refuse(&mut self, seat: u32, cookie: u32) {
-        self.stats.strangers += 1;
-        self.seats[seat as usize] = Seat { cookie, trust: Trust::Known, ..Seat::EMPTY };
+    fn refuse(&mut self, sender: u32, cookie: u32) {
+        self.stats.unknown_senders += 1;
+        self.senders[sender as usize] =
+            SenderEntry { cookie, trust: Trust::Known, ..SenderEntry::EMPTY };
     }
 
     /// The link of one that has introduced itself. If it cannot be reached, it has ended or is

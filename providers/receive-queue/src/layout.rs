@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   0          the queue            see `bowline_base::scmp::published` and
-//!                                   `bowline_base::scmp::sealed`; or one ring for each seat,
-//!                                   see `bowline_base::scmp::published::solo`
+//!                                   `bowline_base::scmp::checksummed`; or one ring for each sender,
+//!                                   see `bowline_base::scmp::published::remote_ring`
 //!   then       rings                for those who send most, in that form
-//!   then       seats taken          one word, alone in its line; peers fetch-and-add it
+//!   then       numbers taken        one word, alone in its line; peers fetch-and-add it
 //!              status words         one for each link of ours, read by its peer (see `settle`)
 //!              route words          one for each link of ours, written by its peer (see `route`)
-//!              introductions        one record for each seat, written by who took it
+//!              introductions        one record for each sender, written by it
 //! ```
 //!
 //! Its size depends on the settings alone, not on the number of peers that come.
@@ -21,7 +21,7 @@ use super::options::QueueForm;
 /// Bytes of an introduction.
 pub(super) const RECORD_BYTES: usize = 320;
 
-/// Most seats: the source of a slot has 16 bits.
+/// Most senders: the source of a slot has 16 bits.
 pub(super) const MAX_PEERS: u32 = 1 << 15;
 
 /// Sizes of a lane's memory; they travel in its address.
@@ -31,7 +31,7 @@ pub(super) struct Shape {
     pub(super) form: QueueForm,
     /// Slots of each half of the queue, or of each ring.
     pub(super) slots: u32,
-    /// Seats, and status words.
+    /// Senders, and status words.
     pub(super) peers: u32,
     /// Rings for those who send most; 0 in other forms.
     pub(super) rings: u32,
@@ -63,36 +63,33 @@ impl Shape {
         }
     }
 
-    /// Where a ring is; where each sender has one, its number is that of the seat.
+    /// Where a ring is; where each sender has one, its number is that of the sender.
     pub(super) const fn ring_at(self, number: u32) -> usize {
-        self.queue_bytes() + number as usize * published::solo::bytes_for(self.slots)
+        self.queue_bytes() + number as usize * published::remote_ring::bytes_for(self.slots)
     }
 
-    /// Where the word is from which peers take their seats.
-    pub(super) const fn seats_at(self) -> usize {
+    /// Where the word is from which peers take their numbers.
+    pub(super) const fn numbers_at(self) -> usize {
         match self.form {
             QueueForm::Ring => self.ring_at(self.peers),
             _ => self.ring_at(self.rings),
         }
     }
 
-    /// Where the status word of `link` is.
     pub(super) const fn status_at(self, link: u32) -> usize {
-        self.seats_at() + LINE + link as usize * 8
+        self.numbers_at() + LINE + link as usize * 8
     }
 
-    /// Where the route word of `link` is.
     pub(super) const fn route_at(self, link: u32) -> usize {
         self.status_at(0) + (self.peers as usize * 8).next_multiple_of(LINE) + link as usize * 8
     }
 
-    /// Where the introduction of `seat` is.
-    pub(super) const fn record_at(self, seat: u32) -> usize {
+    /// Where the introduction of `sender` is.
+    pub(super) const fn record_at(self, sender: u32) -> usize {
         let routes = if self.promotes() { self.peers as usize * 8 } else { 0 };
-        self.route_at(0) + routes.next_multiple_of(LINE) + seat as usize * RECORD_BYTES
+        self.route_at(0) + routes.next_multiple_of(LINE) + sender as usize * RECORD_BYTES
     }
 
-    /// Bytes of all of it.
     pub(super) const fn bytes(self) -> usize {
         self.record_at(self.peers)
     }

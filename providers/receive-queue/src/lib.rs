@@ -21,18 +21,18 @@
 //! Those who send most get a ring of their own, of which there is a bounded number: see `promote`
 //! and `route`. That is what a lane does unless the settings say otherwise.
 //!
-//! In another form messages are sealed, so that there is nothing to finalise: two operations, and
-//! nothing that has to stay in order between them. See `sealed`.
+//! In another form messages are checksummed, so that there is nothing to finalise: two operations, and
+//! nothing that has to stay in order between them. See `checksummed`.
 //!
 //! There is also a ring for each sender, see `rings`, in which there is nothing to settle. The receiver's
-//! address says which form it has; seats, order and introductions are the same.
+//! address says which form it has; numbers, order and introductions are the same.
 //!
-//! **Who sends.** Before its first message a sender takes a *seat* by one fetch-and-add and writes
-//! an *introduction* into the seat's record: its address, a random-looking cookie, the place of
-//! its status word. Records are independent of each other, so one that dies between taking a seat
-//! and filling the record costs that seat and stops nobody. The receiver connects to whoever has
-//! introduced itself; by that endpoint the transport tells it of the sender's end. Seat and cookie
-//! stand in every message. What a receiver keeps of a seat is twenty bytes beside its record.
+//! **Who sends.** Before its first message a sender takes a *number* by one fetch-and-add and writes
+//! an *introduction* into the record of that number: its address, a random-looking cookie, the place of
+//! its status word. Records are independent of each other, so one that dies between taking a number
+//! and filling the record costs that number and stops nobody. The receiver connects to each sender that has
+//! introduced itself; by that endpoint the transport reports the sender's end. Number and cookie
+//! stand in every message. What a receiver keeps of a sender is twenty bytes beside its record.
 //!
 //! **Order.** A link has one reservation under way at a time, and all that waits goes into the
 //! next one: so messages of a sender keep their order. Where puts are not visible before later
@@ -54,7 +54,7 @@
 //!
 //! **Damage.** Slots are checked as the queue says. A slot whose source or mark is wrong is
 //! dropped and counted; one that cannot be is its source's fault, whose link fails; control words
-//! that cannot be close the queue (see `damage`), which every sender reads out of its next ticket. Whoever has
+//! that cannot be close the queue (see `damage`), which every sender reads out of its next ticket. A sender that has
 //! the key of the queue can write all of it: a cookie keeps out the stale and the damaged, not a
 //! peer that means harm to others.
 //!
@@ -72,6 +72,9 @@
 #![deny(unsafe_code)]
 
 mod address;
+mod checksum;
+mod checksummed;
+mod closed;
 mod contract;
 mod counted;
 mod damage;
@@ -85,6 +88,7 @@ pub mod fuzz;
 mod inbox;
 mod introductions;
 mod lane;
+mod lane_core;
 mod layout;
 mod link;
 mod memory;
@@ -99,8 +103,7 @@ mod remote;
 mod reserve;
 mod rings;
 mod route;
-mod seal;
-mod sealed;
+mod sending;
 mod settle;
 mod token;
 

@@ -10,15 +10,15 @@ use bowline_uct::runtime::{EventQueue, NumberTable, WritableList};
 use bowline_uct::{AtomicOps, Caps, Iface, IfaceAttr, OpLimits, OpenError};
 
 use super::address::{self, Address, Introduction};
+use super::checksummed::ChecksummedInbox;
 use super::counted::CountedInbox;
 use super::inbox::Inbox;
-use super::lane::{LaneCore, Notes, QueueLane};
+use super::lane::QueueLane;
+use super::lane_core::{LaneCore, Notes, Settlement};
 use super::layout::{MAX_PEERS, Shape};
 use super::options::{QueueForm, QueueOptions, QueueStats};
 use super::promoting::PromotingInbox;
 use super::rings::RingInbox;
-use super::sealed::SealedInbox;
-use super::settle::Settlement;
 use super::token::Odd;
 
 /// Longest short message, in bytes: three slots.
@@ -93,7 +93,7 @@ impl QueueLane {
         let attr = attr(&below, shape);
         let (put_short, put_max) = puts(&below)?;
         let longest = slots_for(attr.limits.am.max_bcopy);
-        let room = attr.limits.am.max_bcopy;
+        let space = attr.limits.am.max_bcopy;
         let mut core = LaneCore {
             inner,
             stats: QueueStats::default(),
@@ -115,10 +115,10 @@ impl QueueLane {
             own_link: None,
             flipping: false,
             flip_answer: None,
-            seats: Vec::new(),
+            senders: Vec::new(),
             unread: Vec::new(),
-            staging: RecvBuf::owned(vec![0; room]),
-            packing: vec![0; room],
+            staging: RecvBuf::owned(vec![0; space]),
+            packing: vec![0; space],
             settlement: Settlement::default(),
             closed: None,
             notes: Notes::default(),
@@ -155,7 +155,7 @@ fn inbox(words: ViewWords<'_>, shape: Shape) -> Result<Box<dyn Inbox>, OpenError
     Ok(match shape.form {
         QueueForm::Scmp => Box::new(CountedInbox::new(words, shape.slots)?),
         QueueForm::ScmpRings => Box::new(PromotingInbox::new(words, shape)?),
-        QueueForm::ScmpSeq => Box::new(SealedInbox::new(words, shape.slots)?),
+        QueueForm::ScmpSeq => Box::new(ChecksummedInbox::new(words, shape.slots)?),
         QueueForm::Ring => Box::new(RingInbox::new(shape.peers)),
     })
 }

@@ -13,7 +13,7 @@ bowline_base::choice! {
         Ring = "ring",
         /// The same, by SCMP for all and a ring for each of those that send most; what auto uses.
         ScmpRings = "scmp-rings",
-        /// The same, by SCMP whose messages are sealed: two operations for each.
+        /// The same, by SCMP whose messages are checksummed: two operations for each.
         ScmpSeq = "scmp-seq",
     }
 }
@@ -37,10 +37,10 @@ bowline_base::settings! {
         pub RECV_QUEUE_HOT: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_HOT", 16, 1, 1024)
             .cost("64 bytes of memory for each slot of each of them")
             .change("raise it where more peers than that send much at the same time");
-        /// Peers that a receive queue has seats for.
+        /// Peers that a receive queue has sender numbers for.
         pub RECV_QUEUE_PEERS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_PEERS", 1024, 1, 32768)
             .cost("328 bytes of memory for each")
-            .change("raise it in jobs with more ranks than that; a peer without a seat cannot send");
+            .change("raise it in jobs with more ranks than that; a peer without a sender number cannot send");
     ];
 }
 
@@ -54,7 +54,7 @@ pub enum QueueForm {
     /// SCMP for all, and a ring for each of those that send most.
     #[default]
     ScmpRings = 4,
-    /// SCMP with the sequence in the slot: a message is sealed, and nothing is added behind it.
+    /// SCMP with the sequence in the slot: a message is checksummed, and nothing is added behind it.
     ScmpSeq = 5,
 }
 
@@ -134,15 +134,15 @@ pub struct QueueStats {
     /// Adds to a peer's counters of finalised and failed slots.
     pub settled: u64,
     /// Flushes between put and add, where the transport does not order them, and those by which a
-    /// sender learns that its sealed messages have landed.
+    /// sender learns that its checksummed messages have landed.
     pub orders: u64,
     /// Reads of a peer's reservation counter while its half was full, or of the head of a ring.
     pub looks: u64,
     /// Messages handed out.
     pub received: u64,
     /// Slots whose source never introduced itself, or whose mark is not its own.
-    pub strangers: u64,
-    /// Rings that were offered to peers, and that peers were told to leave.
+    pub unknown_senders: u64,
+    /// Rings that were offered to peers, and that peers were asked to leave.
     pub offers: u64,
     /// See `offers`.
     pub evictions: u64,

@@ -3,7 +3,7 @@
 
 use bowline_uct::{EpId, Iface, PostError, Posted, Token};
 
-use super::lane::LaneCore;
+use super::lane_core::LaneCore;
 
 impl LaneCore {
     /// An operation of the user, by the endpoint below.

@@ -4,8 +4,8 @@ use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Source};
 
 use super::address::{self, Address};
 use super::inbox::Inbox;
-use super::lane::LaneCore;
-use super::link::{Link, Seat, Step};
+use super::lane_core::LaneCore;
+use super::link::{Link, SenderEntry, Step};
 
 impl LaneCore {
     /// The link of an endpoint that is open, whatever its state.
@@ -87,12 +87,12 @@ impl LaneCore {
         if self.links.len() < self.shape.peers as usize {
             return Ok(self.links.len());
         }
-        let old = self.links.iter().position(|link| link.gone && link.told && !link.open);
+        let old = self.links.iter().position(|link| link.gone && link.reported && !link.open);
         let place = old.ok_or_else(|| {
             OpenError::Limit("too many peers; raise BOWLINE_RECV_QUEUE_PEERS".to_owned())
         })?;
-        for seat in self.seats.iter_mut().filter(|seat| seat.link == place as u32) {
-            *seat = Seat::EMPTY;
+        for sender in self.senders.iter_mut().filter(|sender| sender.link == place as u32) {
+            *sender = SenderEntry::EMPTY;
         }
         if let Some(inner) = self.links[place].inner.take() {
             self.forget_inner(inner);
@@ -147,7 +147,7 @@ impl LaneCore {
             self.links[index as usize].invalidated = true;
             self.inner.invalidate(inner);
         } else {
-            self.tell_failure(index);
+            self.report_failure(index);
         }
     }
 
@@ -166,10 +166,10 @@ impl LaneCore {
         self.waiters.cancel(EpId(index));
     }
 
-    /// Tells of a link's failure, once.
-    pub(super) fn tell_failure(&mut self, index: u32) {
+    /// Reports a link's failure, once.
+    pub(super) fn report_failure(&mut self, index: u32) {
         let link = &mut self.links[index as usize];
-        if std::mem::replace(&mut link.told, true) {
+        if std::mem::replace(&mut link.reported, true) {
             return;
         }
         let how = link.failed.unwrap_or(PeerFailure::Died);
@@ -180,7 +180,6 @@ impl LaneCore {
         }
     }
 
-    /// The transport below says that a peer has failed.
     #[cold]
     pub(super) fn below_failed(
         &mut self,
@@ -208,7 +207,7 @@ impl LaneCore {
             self.stop_link(index, how);
         }
         if ours {
-            self.tell_failure(index);
+            self.report_failure(index);
             return self.watch(index, inbox.generation());
         }
         let link = &mut self.links[index as usize];
@@ -218,12 +217,12 @@ impl LaneCore {
         if link.introduced {
             self.wait_for_the_last(index, inbox.generation());
         } else {
-            self.tell_failure(index);
+            self.report_failure(index);
         }
     }
 
     /// A peer that was left may still hold what others wait for, and die: an endpoint to it, which
-    /// serves for nothing else, will tell.
+    /// serves for nothing else, will report it.
     fn watch(&mut self, index: u32, generation: u32) {
         let link = &mut self.links[index as usize];
         if !link.introduced {
@@ -252,28 +251,17 @@ impl LaneCore {
 mod tests {
     use bowline_base::buffer::RecvBuf;
     use bowline_sim::{Network, NetworkOptions};
-    use bowline_uct::{Arrival, Iface as _, Sink, Source, Token, Verdict};
+    use bowline_uct::{Discard, Iface as _};
 
     use super::*;
     use crate::remote::Outcome;
     use crate::token::What;
     use crate::{QueueLane, QueueOptions};
 
-    struct Nobody;
-
-    impl Sink for Nobody {
-        fn am(&mut self, _: Arrival<'_>) -> Verdict {
-            Verdict::Consumed
-        }
-        fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
-        fn writable(&mut self, _: EpId) {}
-        fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
-    }
-
-    /// A read may be under way when its link makes room for another one. Where the transport reads to
+    /// A read may be under way when its link makes space for another one. Where the transport reads to
     /// stays until the lane goes, and the next link reads elsewhere.
     #[test]
-    fn the_word_of_a_link_that_made_room_stays_and_is_not_used_again() {
+    fn the_word_of_a_link_that_was_replaced_stays_and_is_not_used_again() {
         let network = Network::new(NetworkOptions::default());
         let options = QueueOptions { slots: 16, peers: 1, ..QueueOptions::default() };
         let open =
@@ -282,7 +270,7 @@ mod tests {
         let address = far.address();
         let mut pass = |near: &mut QueueLane| {
             for _ in 0..100 {
-                if near.progress(&mut Nobody, 16) + far.progress(&mut Nobody, 16) == 0 {
+                if near.progress(&mut Discard, 16) + far.progress(&mut Discard, 16) == 0 {
                     network.advance();
                 }
             }

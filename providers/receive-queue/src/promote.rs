@@ -33,21 +33,17 @@ use std::collections::VecDeque;
 
 use bowline_base::ring::promote::{SWITCH_ID, read_switch};
 use bowline_base::scmp::Arrival;
-use bowline_base::scmp::published::solo;
+use bowline_base::scmp::published::remote_ring;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::words::ViewWords;
 use bowline_uct::Sink;
 
 use super::counted::Choice;
 use super::fifo::parts;
-use super::lane::LaneCore;
-use super::link::Seat;
-use super::post::Next;
-use super::remote::Outcome;
-use super::route::Notice;
-
-/// Messages by the queue after which a sender wants a ring.
-pub(super) const HOT: u32 = 16;
+use super::lane_core::LaneCore;
+use super::link::SenderEntry;
+use super::remote::{Next, Outcome};
+use super::route::{HOT, Notice};
 
 /// Messages of all by the queue, for each ring, between two comparisons of those in it with the
 /// owners of rings.
@@ -66,13 +62,13 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     state: State,
-    seat: u16,
-    consumer: solo::Consumer,
+    sender: u16,
+    consumer: remote_ring::Consumer,
     /// Messages in this period.
     taken: u32,
 }
 
-/// What is known of a seat.
+/// What is known of a sender.
 #[derive(Clone, Copy, Debug)]
 struct Heat {
     /// Messages by the queue, halved in each period.
@@ -99,24 +95,28 @@ pub(super) struct Promotion {
 
 impl Promotion {
     pub(super) fn new(rings: u32) -> Self {
-        let free =
-            Place { state: State::Free, seat: 0, consumer: solo::Consumer::default(), taken: 0 };
+        let free = Place {
+            state: State::Free,
+            sender: 0,
+            consumer: remote_ring::Consumer::default(),
+            taken: 0,
+        };
         Self { rings: vec![free; rings as usize], ..Self::default() }
     }
 
     /// Looks at a message of the queue.
     pub(super) fn by_queue(
         &mut self,
-        seats: &[Seat],
+        senders: &[SenderEntry],
         arrival: &Arrival<'_, ViewWords<'_>>,
     ) -> Choice {
         let source = arrival.source;
-        let Some(seat) = seats.get(usize::from(source)) else { return Choice::Take };
-        if seat.link == Seat::NOBODY || parts(arrival.mark).0 != seat.cookie {
+        let Some(sender) = senders.get(usize::from(source)) else { return Choice::Take };
+        if sender.link == SenderEntry::NOBODY || parts(arrival.mark).0 != sender.cookie {
             return Choice::Take;
         }
-        if self.heat.len() < seats.len() {
-            self.heat.resize(seats.len(), Heat { count: 0, offer: 0, ring: None });
+        if self.heat.len() < senders.len() {
+            self.heat.resize(senders.len(), Heat { count: 0, offer: 0, ring: None });
         }
         let heat = &mut self.heat[usize::from(source)];
         let owned = heat.ring.map(|ring| (usize::from(ring), self.rings[usize::from(ring)].state));
@@ -143,28 +143,28 @@ impl Promotion {
         Choice::Take
     }
 
-    /// The ring of a seat.
-    fn of(&self, seat: usize) -> Option<usize> {
-        self.heat.get(seat)?.ring.map(usize::from)
+    /// The ring of a sender.
+    fn of(&self, sender: usize) -> Option<usize> {
+        self.heat.get(sender)?.ring.map(usize::from)
     }
 
     /// A ring is nobody's any more.
     fn release(&mut self, ring: usize) {
         let place = &mut self.rings[ring];
         place.state = State::Free;
-        if let Some(heat) = self.heat.get_mut(usize::from(place.seat)) {
+        if let Some(heat) = self.heat.get_mut(usize::from(place.sender)) {
             heat.ring = None;
             heat.count = 0;
         }
     }
 
-    /// Nothing that a seat's sender wrote is believed any more; it may go on writing.
+    /// Nothing that a sender wrote is believed any more; it may go on writing.
     #[cold]
-    pub(super) fn blame(&mut self, lane: &mut LaneCore, seat: u16) {
-        if let Some(ring) = self.of(seat.into()) {
+    pub(super) fn blame(&mut self, lane: &mut LaneCore, sender: u16) {
+        if let Some(ring) = self.of(sender.into()) {
             self.rings[ring].state = State::Lost;
         }
-        lane.distrust(seat);
+        lane.distrust(sender);
     }
 
     /// The coldest owner of a ring, if one of those in the queue sends much more.
@@ -173,21 +173,21 @@ impl Promotion {
         if self.rings.iter().any(busy) {
             return None;
         }
-        let wanted = self.wanting.iter().map(|&seat| self.heat[usize::from(seat)].count).max()?;
+        let wanted =
+            self.wanting.iter().map(|&sender| self.heat[usize::from(sender)].count).max()?;
         let active =
             self.rings.iter().enumerate().filter(|(_, place)| place.state == State::Active);
         let (ring, coldest) = active.min_by_key(|(_, place)| place.taken)?;
         (u64::from(wanted) > 2 * u64::from(coldest.taken)).then_some(ring)
     }
 
-    /// Begins a new period.
-    fn turn(&mut self) {
+    fn begin_period(&mut self) {
         self.seen = 0;
         for heat in &mut self.heat {
             heat.count /= 2;
         }
         let heat = &self.heat;
-        self.wanting.retain(|&seat| heat[usize::from(seat)].count >= HOT);
+        self.wanting.retain(|&sender| heat[usize::from(sender)].count >= HOT);
         for place in &mut self.rings {
             place.taken = 0;
         }
@@ -204,7 +204,7 @@ impl Promotion {
         let taken = self.receive_ring(lane, sink, ring, budget);
         if taken < budget && self.rings[ring].state != State::Free {
             // Rule 2.
-            self.blame(lane, self.rings[ring].seat);
+            self.blame(lane, self.rings[ring].sender);
         }
         taken
     }
@@ -236,47 +236,48 @@ impl Promotion {
         ring: usize,
         budget: u32,
     ) -> u32 {
-        let Place { mut consumer, seat, .. } = self.rings[ring];
-        let (handed, sound) = lane.poll_ring(sink, ring, seat, &mut consumer, budget);
+        let Place { mut consumer, sender, .. } = self.rings[ring];
+        let (handed, sound) = lane.poll_ring(sink, ring, sender, &mut consumer, budget);
         let ended = consumer.is_ended(&lane.ring_words(ring));
         lane.stats.promoted += u64::from(handed);
         let place = &mut self.rings[ring];
         place.consumer = consumer;
         place.taken = place.taken.saturating_add(handed);
         if !sound {
-            self.blame(lane, seat);
+            self.blame(lane, sender);
         } else if ended {
             self.release(ring);
         }
         handed
     }
 
-    /// Offers rings that are free, asks for one back where somebody is hotter, and tells senders.
+    /// Offers rings that are free, asks for one back where another sender is hotter, and notifies senders.
     pub(super) fn promote(&mut self, lane: &mut LaneCore) {
         while let Some(ring) = self.rings.iter().position(|place| place.state == State::Free) {
             let heat = &self.heat;
             let hottest = self.wanting.iter().enumerate();
-            let hottest = hottest.max_by_key(|(_, seat)| heat[usize::from(**seat)].count);
-            let Some((at, &seat)) = hottest else { break };
+            let hottest = hottest.max_by_key(|(_, sender)| heat[usize::from(**sender)].count);
+            let Some((at, &sender)) = hottest else { break };
             self.wanting.swap_remove(at);
-            self.offer(lane, ring, seat);
+            self.offer(lane, ring, sender);
         }
         if self.seen >= PERIOD * lane.shape.rings {
             if let Some(ring) = self.to_evict() {
                 let place = &mut self.rings[ring];
                 place.state = State::Evicting;
-                let seat = place.seat;
-                let offer = self.heat[usize::from(seat)].offer;
-                self.notices.push_back((seat, Notice::Leave { offer }));
+                let sender = place.sender;
+                let offer = self.heat[usize::from(sender)].offer;
+                self.notices.push_back((sender, Notice::Leave { offer }));
                 lane.stats.evictions += 1;
             }
-            self.turn();
+            self.begin_period();
         }
         self.post_notices(lane);
     }
 
-    fn offer(&mut self, lane: &mut LaneCore, ring: usize, seat: u16) {
-        let Some(who) = lane.seats.get(usize::from(seat)).filter(|who| who.link != Seat::NOBODY)
+    fn offer(&mut self, lane: &mut LaneCore, ring: usize, sender: u16) {
+        let Some(who) =
+            lane.senders.get(usize::from(sender)).filter(|who| who.link != SenderEntry::NOBODY)
         else {
             return;
         };
@@ -285,21 +286,21 @@ impl Promotion {
         if link.failed.is_some() || !link.shape.promotes() {
             return;
         }
-        solo::reset(&lane.ring_words(ring), lane.shape.slots);
-        let heat = &mut self.heat[usize::from(seat)];
+        remote_ring::reset(&lane.ring_words(ring), lane.shape.slots);
+        let heat = &mut self.heat[usize::from(sender)];
         heat.offer = heat.offer.wrapping_add(1).max(1);
         heat.ring = Some(ring as u16);
         let notice = Notice::Offer { offer: heat.offer, ring: ring as u16 };
-        let consumer = solo::Consumer::default();
-        self.rings[ring] = Place { state: State::Offered, seat, consumer, taken: 0 };
-        self.notices.push_back((seat, notice));
+        let consumer = remote_ring::Consumer::default();
+        self.rings[ring] = Place { state: State::Offered, sender, consumer, taken: 0 };
+        self.notices.push_back((sender, notice));
         lane.stats.offers += 1;
     }
 
     fn post_notices(&mut self, lane: &mut LaneCore) {
-        while let Some(&(seat, notice)) = self.notices.front() {
-            let Seat { link, cookie, status, .. } = lane.seats[usize::from(seat)];
-            if link != Seat::NOBODY && lane.links[link as usize].failed.is_none() {
+        while let Some(&(sender, notice)) = self.notices.front() {
+            let SenderEntry { link, cookie, status, .. } = lane.senders[usize::from(sender)];
+            if link != SenderEntry::NOBODY && lane.links[link as usize].failed.is_none() {
                 // Release: pairs with the sender's Acquire load of its route word: the ring is empty.
                 fence(Ordering::Release);
                 let at = lane.links[link as usize].shape.route_at(status);
@@ -322,10 +323,10 @@ impl Promotion {
             })
     }
 
-    /// Rings of the seats of a link.
     fn rings_of(&self, lane: &LaneCore, link: u32) -> impl Iterator<Item = usize> {
-        let seats = lane.seats.iter().enumerate().filter(move |(_, seat)| seat.link == link);
-        seats.filter_map(|(seat, _)| self.of(seat))
+        let senders =
+            lane.senders.iter().enumerate().filter(move |(_, sender)| sender.link == link);
+        senders.filter_map(|(sender, _)| self.of(sender))
     }
 
     /// Whether all that a link has sent by its ring has been handed out.
@@ -345,13 +346,13 @@ impl Promotion {
         }
     }
 
-    /// Whether a seat's sender has used its ring, so that all of it in the queue is finalised.
-    pub(super) fn has_used_ring(&self, lane: &LaneCore, seat: usize) -> bool {
-        let ring = self.of(seat);
+    /// Whether a sender has used its ring, so that all of it in the queue is finalised.
+    pub(super) fn has_used_ring(&self, lane: &LaneCore, sender: usize) -> bool {
+        let ring = self.of(sender);
         ring.is_some_and(|ring| self.rings[ring].consumer.was_used(&lane.ring_words(ring)))
     }
 
-    /// A link has another seat now: the rings of its earlier ones are not used any more, and what was
+    /// A link has another number now: the rings of its earlier ones are not used any more, and what was
     /// under way to them may still come.
     pub(super) fn lose_rings_of(&mut self, lane: &LaneCore, link: u32) {
         let rings: Vec<usize> = self.rings_of(lane, link).collect();

@@ -6,7 +6,7 @@ use bowline_uct::{OpenError, Sink};
 
 use super::counted::{CountedInbox, Standing};
 use super::inbox::Inbox;
-use super::lane::LaneCore;
+use super::lane_core::LaneCore;
 use super::layout::Shape;
 use super::promote::Promotion;
 
@@ -31,7 +31,7 @@ impl PromotingInbox {
         lane.read_introductions(self);
         let Self { queue, promotion, .. } = self;
         let polled =
-            queue.poll(lane, sink, budget, |seats, arrival| promotion.by_queue(seats, arrival));
+            queue.poll(lane, sink, budget, |senders, arrival| promotion.by_queue(senders, arrival));
         if let Some(source) = polled.damaged {
             promotion.blame(lane, source);
         }
@@ -40,7 +40,7 @@ impl PromotingInbox {
 }
 
 impl Inbox for PromotingInbox {
-    /// The queue and the rings take turns.
+    /// Which comes first, the queue or the rings, alternates.
     fn receive(&mut self, lane: &mut LaneCore, sink: &mut dyn Sink, budget: u32) -> u32 {
         let rings_first = self.rings_first;
         self.rings_first = !rings_first;
@@ -78,14 +78,14 @@ impl Inbox for PromotingInbox {
             if lane.ask_the_living(generation) {
                 // Rule 5 of `promote`.
                 let promotion = &self.promotion;
-                self.queue.resolve(lane, |lane, seat| promotion.has_used_ring(lane, seat));
+                self.queue.resolve(lane, |lane, sender| promotion.has_used_ring(lane, sender));
             }
             return;
         }
         lane.settlement.running = None;
         if drained && !lane.flip_is_under_way() {
             let (reserved, promotion) = (lane.is_reserved(), &mut self.promotion);
-            lane.tell_ends(generation, |lane, link, flipped| {
+            lane.report_ends(generation, |lane, link, flipped| {
                 let over = (flipped || !reserved) && promotion.is_over(lane, link);
                 if over {
                     promotion.free(lane, link);
@@ -99,7 +99,7 @@ impl Inbox for PromotingInbox {
         self.queue.generation()
     }
 
-    fn reseated(&mut self, lane: &LaneCore, link: u32) {
+    fn renumbered(&mut self, lane: &LaneCore, link: u32) {
         self.promotion.lose_rings_of(lane, link);
     }
 }

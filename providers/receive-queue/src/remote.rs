@@ -6,10 +6,21 @@ use bowline_uct::{
     RemoteSlice,
 };
 
-use super::lane::LaneCore;
+use super::lane_core::LaneCore;
 use super::link::Link;
-use super::post::Next;
 use super::token::{What, own};
+
+/// What follows from one step.
+pub(super) enum Next {
+    /// Another step can be taken at once.
+    Go,
+    /// An answer has to come first.
+    Wait,
+    /// To be tried again at the next progress.
+    Later,
+    /// The link is of no use any more.
+    Break(PeerFailure),
+}
 
 /// What became of a post.
 pub(super) enum Outcome<T> {
@@ -17,13 +28,13 @@ pub(super) enum Outcome<T> {
     Next(Next),
 }
 
-pub(super) fn refused<T>(error: PostError) -> Outcome<T> {
-    Outcome::Next(match error {
+pub(super) const fn refused(error: PostError) -> Next {
+    match error {
         PostError::NoResource => Next::Later,
-        // The transport below will tell how.
+        // The transport below will report how.
         PostError::PeerFailed => Next::Wait,
         _ => Next::Break(PeerFailure::Refused),
-    })
+    }
 }
 
 impl LaneCore {
@@ -39,7 +50,7 @@ impl LaneCore {
                 self.stats.orders += 1;
                 Outcome::Done(posted == Posted::Done)
             }
-            Err(error) => refused(error),
+            Err(error) => Outcome::Next(refused(error)),
         }
     }
 
@@ -54,7 +65,7 @@ impl LaneCore {
         self.fetch(index, at, AtomicOp::Add(value), what)
     }
 
-    /// Does a fetching atomic operation on a word of the peer's memory, in the same way.
+    /// Does a fetching atomic operation on a word of the peer's memory, likewise.
     pub(super) fn fetch(
         &mut self,
         index: u32,
@@ -67,7 +78,7 @@ impl LaneCore {
         let token = own(what, index, link.generation);
         match self.inner.atomic_fetch(ep, op, AtomicWidth::W64, at, token) {
             Ok(answer) => Outcome::Done(answer),
-            Err(error) => refused(error),
+            Err(error) => Outcome::Next(refused(error)),
         }
     }
 
@@ -77,7 +88,7 @@ impl LaneCore {
         };
         match put_from(&mut *self.inner, self.put_short, ep, bytes, at) {
             Ok(()) => Outcome::Done(()),
-            Err(error) => refused(error),
+            Err(error) => Outcome::Next(refused(error)),
         }
     }
 
@@ -94,7 +105,7 @@ impl LaneCore {
             };
             return match self.inner.get_bcopy(ep, from, 8, &mut unpack) {
                 Ok(()) => Outcome::Done(Some(u64::from_ne_bytes(bytes))),
-                Err(error) => refused(error),
+                Err(error) => Outcome::Next(refused(error)),
             };
         }
         let word = if what == What::Status { &mut link.status_word } else { &mut link.word };
@@ -107,7 +118,7 @@ impl LaneCore {
                 Outcome::Done(Some(u64::from_ne_bytes(bytes)))
             }
             Ok(Posted::InFlight) => Outcome::Done(None),
-            Err(error) => refused(error),
+            Err(error) => Outcome::Next(refused(error)),
         }
     }
 
@@ -125,7 +136,7 @@ impl LaneCore {
 /// A link's word, for a transport to read into.
 #[allow(unsafe_code)]
 fn slice_of(word: &mut RecvBuf) -> Option<LocalSlice> {
-    // SAFETY: the buffer stays until the transport below is dropped. A link that makes room for another
+    // SAFETY: the buffer stays until the transport below is dropped. A link that makes space for another
     // leaves its words to the lane (`replace_link`), and a lane drops the transport before its links and
     // those words. Nobody looks at the bytes before the completion.
     unsafe { LocalSlice::of_recv(word, 0, 8) }
@@ -147,5 +158,5 @@ pub(super) fn put_from(
     if bytes.len() <= short {
         return inner.put_short(ep, bytes, to);
     }
-    inner.put_bcopy(ep, bytes.len(), &mut |room| room.copy_in(bytes), to).map(|_| ())
+    inner.put_bcopy(ep, bytes.len(), &mut |space| space.copy_in(bytes), to).map(|_| ())
 }

@@ -1,149 +1,169 @@
-//! What a reservation goes through: it is made, its slots are put and counted, and what did not fit waits
-//! for another half. The steps between are in `post`.
+//! Sending into the published form: a reservation is made, its slots are put and counted, and what did not fit
+//! waits for another half. The form with promotion sends in this manner, too, while its route is the queue; the
+//! checksummed one reserves and puts alike.
 
 use bowline_base::scmp::published::{self, R_BYTE};
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::Ordering;
-use bowline_uct::{Caps, RemoteSlice};
+use bowline_uct::{PeerFailure, RemoteSlice};
 
-use super::damage::closed_by;
+use super::closed::closed_by;
 use super::fifo::{Stamp, mark};
-use super::lane::LaneCore;
-use super::link::{Sending, Step};
-use super::post::Next;
-use super::promote::HOT;
-use super::remote::{Outcome, put_from, refused};
+use super::lane_core::LaneCore;
+use super::remote::{Next, Outcome, put_from, refused};
+use super::sending::{Counted, Put};
 use super::token::What;
 
-/// Slots that a sender who was never offered a ring reserves in small parts.
-const FIRST_SLOTS: u64 = 64;
-
 impl LaneCore {
-    /// Goes on with what waits, if something does.
-    pub(super) fn reserve(&mut self, index: u32) -> Next {
-        if let Some(instead) = self.follow_route(index) {
-            return instead;
-        }
+    /// The next step, or the answer to the last one; reserves at most `most` slots.
+    pub(super) fn send_counted(
+        &mut self,
+        index: u32,
+        state: &mut Counted,
+        most: u32,
+        answer: Option<u64>,
+    ) -> Next {
         let link = &mut self.links[index as usize];
-        if link.fifo.is_empty() {
-            link.polite = false;
-            return match self.confirm(index) {
-                Next::Go => Next::Wait,
-                next => next,
-            };
-        }
-        if link.is_unsure() && !self.attr.caps.contains(Caps::PUT_BEFORE_ATOMIC) {
-            // If there is no room for it now: after the next put.
-            self.confirm(index);
-        }
-        let link = &self.links[index as usize];
-        match link.sending.ring() {
-            Some(ring) => self.take_slots(index, ring),
-            None => self.reserve_slots(index),
-        }
-    }
-
-    /// Reserves slots of the peer's queue for what waits.
-    fn reserve_slots(&mut self, index: u32) -> Next {
-        let link = &mut self.links[index as usize];
-        // No more than half of a half, so that one link leaves room for others; a small part of it
-        // where the queue was full before, and then the others' turn.
-        let part = if link.polite { 8 } else { 2 };
-        let mut most = link.shape.slots / part;
-        let new = matches!(&link.sending, Sending::Promoting(route) if route.offer == 0);
-        if new && link.fifo.counts().1 < FIRST_SLOTS {
-            // So that the receiver sees what it is before much has gone by the queue.
-            most = most.min(HOT);
-        }
-        let slots = link.fifo.batch(most);
-        link.begun = link.begun.wrapping_add(1);
-        self.show_status(index);
-        match self.fetch_add(index, R_BYTE, u64::from(slots), What::Step) {
-            Outcome::Done(Some(old)) => self.reserved(index, slots, old),
-            Outcome::Done(None) => self.wait_in(index, Step::Reserving { slots }),
-            Outcome::Next(next) => {
-                // Nothing has happened.
-                let link = &mut self.links[index as usize];
-                link.begun = link.begun.wrapping_sub(1);
-                self.show_status(index);
-                next
+        let (then, next) = match (std::mem::take(state), answer) {
+            (Counted::Reserving { slots }, Some(old)) => self.counted_reserved(index, slots, old),
+            (Counted::Ordering(ticket), Some(_)) => (Counted::Finalise(ticket), Next::Go),
+            (Counted::Polling { tag }, Some(_)) => {
+                let value = self.word_read(index);
+                self.counted_polled(tag, value)
             }
-        }
+            (state, Some(_)) => (state, Next::Wait),
+            (Counted::Ready, None) if link.fifo.is_empty() => {
+                link.polite = false;
+                (Counted::Ready, Next::Wait)
+            }
+            (Counted::Ready, None) => match self.reserve(index, most) {
+                (slots, Outcome::Done(Some(old))) => self.counted_reserved(index, slots, old),
+                (slots, Outcome::Done(None)) => (Counted::Reserving { slots }, Next::Wait),
+                (_, Outcome::Next(next)) => (Counted::Ready, next),
+            },
+            (Counted::Put(mut put), None) => match self.put(index, 0, &mut put) {
+                None => (Counted::Order(put.ticket), Next::Go),
+                Some(next) => (Counted::Put(put), next),
+            },
+            (Counted::Order(ticket), None) => match self.order(index) {
+                Outcome::Done(true) => (Counted::Finalise(ticket), Next::Go),
+                Outcome::Done(false) => (Counted::Ordering(ticket), Next::Wait),
+                Outcome::Next(next) => (Counted::Order(ticket), next),
+            },
+            (state @ (Counted::Finalise(_) | Counted::GiveBack { .. }), None) if link.settling => {
+                (state, Next::Wait)
+            }
+            (Counted::Finalise(ticket), None) => {
+                let polite = link.polite;
+                match self.count(index, published::settled_byte(ticket.half()), ticket.slots()) {
+                    Next::Go if polite => (Counted::Ready, Next::Later),
+                    Next::Go => (Counted::Ready, Next::Go),
+                    next => (Counted::Finalise(ticket), next),
+                }
+            }
+            (Counted::GiveBack { failed, tag }, None) => {
+                match self.count(index, published::failed_byte(failed.half()), failed.slots()) {
+                    Next::Go => (Counted::Poll { tag }, Next::Go),
+                    next => (Counted::GiveBack { failed, tag }, next),
+                }
+            }
+            (Counted::Poll { tag }, None) => match self.read_word(index, R_BYTE, What::Step) {
+                Outcome::Done(Some(value)) => self.counted_polled(tag, value),
+                Outcome::Done(None) => (Counted::Polling { tag }, Next::Wait),
+                Outcome::Next(next) => (Counted::Poll { tag }, next),
+            },
+            (waiting, None) => (waiting, Next::Wait),
+        };
+        *state = then;
+        next
     }
 
-    pub(super) fn reserved(&mut self, index: u32, slots: u32, old: u64) -> Next {
+    /// R was `old` before the link reserved `slots`.
+    fn counted_reserved(&mut self, index: u32, slots: u32, old: u64) -> (Counted, Next) {
         let link = &mut self.links[index as usize];
         self.stats.reservations += 1;
         if let Some(how) = closed_by(old) {
-            return Next::Break(how);
+            return (Counted::Ready, Next::Break(how));
         }
-        if let Sending::Sealed(_) = link.sending {
-            return self.sealed_reserved(index, slots, old);
-        }
-        link.step = match published::ticket(old, slots, link.shape.slots) {
+        let state = match published::ticket(old, slots, link.shape.slots) {
             Ok(ticket) => {
                 let mark = mark(link.cookie, link.begun as u16);
-                link.fifo.stamp(slots, Stamp { seat: link.seat, mark });
-                Step::Put { ticket, done: 0 }
+                link.fifo.stamp(slots, Stamp { sender: link.sender, mark });
+                Counted::Put(Put::new(ticket))
             }
             Err(failed) => {
                 self.stats.refused += 1;
                 link.polite = true;
-                Step::GiveBack { failed, tag: (old >> 32) as u32 }
+                Counted::GiveBack { failed, tag: (old >> 32) as u32 }
             }
         };
-        Next::Go
+        (state, Next::Go)
     }
 
-    pub(super) fn put(&mut self, index: u32) -> Next {
-        loop {
-            let link = &mut self.links[index as usize];
-            let Step::Put { ticket, done } = &link.step else { return Next::Wait };
-            let (done, slots) = (*done, ticket.slots());
-            if done == slots {
-                let messages = link.fifo.pop(slots);
-                self.stats.messages += u64::from(messages);
-                let step = std::mem::replace(&mut link.step, Step::Ready);
-                if let Sending::Sealed(_) = link.sending {
-                    return if link.polite { Next::Later } else { Next::Go };
-                }
-                if let Step::Put { ticket, .. } = step {
-                    link.step = Step::Order { ticket };
-                }
-                return Next::Go;
-            }
-            let ring = link.sending.ring();
-            let ring = ring.map_or(0, |ring| link.shape.ring_at(ring.number));
-            let at = ring + published::slot_byte(ticket, link.shape.slots) + done as usize * LINE;
-            let most = (slots - done).min((self.put_max / LINE) as u32);
-            let (Some(ep), Some(rkey)) = (link.inner, link.rkey) else { return Next::Wait };
-            let run = link.fifo.run(done, most);
-            let to = RemoteSlice { address: link.base + at as u64, rkey };
-            let posted = put_from(&mut *self.inner, self.put_short, ep, run, to);
-            let slots_put = (run.len() / LINE) as u32;
-            match posted {
-                Ok(()) => {
-                    self.stats.puts += 1;
-                    if let Step::Put { done, .. } = &mut link.step {
-                        *done += slots_put;
-                    }
-                }
-                Err(error) => match refused::<()>(error) {
-                    Outcome::Next(next) => return next,
-                    Outcome::Done(()) => return Next::Later,
-                },
-            }
+    fn counted_polled(&mut self, tag: u32, value: u64) -> (Counted, Next) {
+        match self.has_flipped(tag, value) {
+            Ok(true) => (Counted::Ready, Next::Go),
+            Ok(false) => (Counted::Poll { tag }, Next::Later),
+            Err(how) => (Counted::Ready, Next::Break(how)),
         }
     }
 
-    /// Adds `slots` to the counter at `at`, which ends the reservation, and goes to `then`.
-    pub(super) fn count(&mut self, index: u32, at: usize, slots: u32, then: Step) -> Next {
+    /// R is `value`: whether the half that was full under `tag` is another one's now.
+    ///
+    /// # Errors
+    /// When the queue is closed.
+    pub(super) fn has_flipped(&mut self, tag: u32, value: u64) -> Result<bool, PeerFailure> {
+        self.stats.looks += 1;
+        closed_by(value).map_or(Ok((value >> 32) as u32 != tag), Err)
+    }
+
+    /// Reserves slots of the peer's queue for what waits, at most `most` if that is a message. Returns how many,
+    /// and R as it was.
+    pub(super) fn reserve(&mut self, index: u32, most: u32) -> (u32, Outcome<Option<u64>>) {
+        let link = &mut self.links[index as usize];
+        // No more than half of a half, so that one link leaves space for others; a small part of it
+        // where the queue was full before, and then the others go first.
+        let part = if link.polite { 8 } else { 2 };
+        let slots = link.fifo.batch(most.min(link.shape.slots / part));
+        link.begun = link.begun.wrapping_add(1);
+        self.show_status(index);
+        let outcome = self.fetch_add(index, R_BYTE, u64::from(slots), What::Step);
+        if let Outcome::Next(_) = outcome {
+            // Nothing has happened.
+            let link = &mut self.links[index as usize];
+            link.begun = link.begun.wrapping_sub(1);
+            self.show_status(index);
+        }
+        (slots, outcome)
+    }
+
+    /// Puts slots of a reservation, whose queue begins at `from` in the peer's memory. `None`: all are put, and
+    /// their messages have left.
+    pub(super) fn put(&mut self, index: u32, from: usize, put: &mut Put) -> Option<Next> {
+        let link = &mut self.links[index as usize];
+        let slots = put.ticket.slots();
+        while put.done < slots {
+            let at = published::slot_byte(&put.ticket, link.shape.slots) + put.done as usize * LINE;
+            let most = (slots - put.done).min((self.put_max / LINE) as u32);
+            let (Some(ep), Some(rkey)) = (link.inner, link.rkey) else { return Some(Next::Wait) };
+            let run = link.fifo.run(put.done, most);
+            let to = RemoteSlice { address: link.base + (from + at) as u64, rkey };
+            if let Err(error) = put_from(&mut *self.inner, self.put_short, ep, run, to) {
+                return Some(refused(error));
+            }
+            self.stats.puts += 1;
+            put.done += (run.len() / LINE) as u32;
+        }
+        self.stats.messages += u64::from(link.fifo.pop(slots));
+        None
+    }
+
+    /// Adds `slots` to the counter at `at`, which ends the reservation.
+    pub(super) fn count(&mut self, index: u32, at: usize, slots: u32) -> Next {
         match self.fetch_add(index, at, u64::from(slots), What::Settle) {
             Outcome::Done(answer) => {
                 self.stats.settled += 1;
-                let link = &mut self.links[index as usize];
-                link.step = then;
-                link.settling = true;
+                self.links[index as usize].settling = true;
                 if answer.is_some() {
                     self.end_reservation(index);
                 }
@@ -151,6 +171,14 @@ impl LaneCore {
             }
             Outcome::Next(next) => next,
         }
+    }
+
+    /// What a get has left in the link's word.
+    pub(super) fn word_read(&mut self, index: u32) -> u64 {
+        let mut bytes = [0; 8];
+        let word = self.links[index as usize].word.as_mut();
+        word.map(|word| word.view().copy_out(&mut bytes));
+        u64::from_ne_bytes(bytes)
     }
 
     /// The slots of a reservation are known to be counted.
@@ -171,23 +199,5 @@ impl LaneCore {
             // the reservation is posted, and posting does not overtake stores.
             word.store(self.links[index as usize].status(), Ordering::Release);
         }
-    }
-
-    /// R was read, whose half was full under `tag`.
-    pub(super) fn looked(&mut self, index: u32, tag: u32, value: u64) -> Next {
-        if self.links[index as usize].sending.ring().is_some() {
-            return self.head_read(index, value);
-        }
-        self.stats.looks += 1;
-        let link = &mut self.links[index as usize];
-        if let Some(how) = closed_by(value) {
-            return Next::Break(how);
-        }
-        if (value >> 32) as u32 != tag {
-            link.step = Step::Ready;
-            return Next::Go;
-        }
-        link.step = Step::Look { tag };
-        Next::Later
     }
 }

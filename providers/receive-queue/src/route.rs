@@ -20,23 +20,27 @@
 //! 2. A change waits until the last operation on the old route is answered, and so has happened. So the
 //!    receiver never finds a message in the ring before SWITCH is in the queue, nor one in the queue
 //!    before ENDED is in the tail. It costs one answer for each change.
-//! 3. Every offer that a sender takes, it takes once: the count tells a new offer of the same ring.
+//! 3. Every offer that a sender takes, it takes once: the count distinguishes a new offer of the same ring.
 //! 4. The check has the link's cookie in it: what an earlier link left in the word, and a word that is
 //!    half written, are nothing.
 
 use bowline_base::ring::promote::{SWITCH_ID, switch_header};
 use bowline_base::scmp::Message;
-use bowline_base::scmp::published::solo;
+use bowline_base::scmp::published::remote_ring;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::PeerFailure;
 
 use super::address::checksum;
-use super::lane::LaneCore;
-use super::link::{Sending, Step};
-use super::post::Next;
-use super::remote::Outcome;
-use super::rings::Tail;
+use super::lane_core::LaneCore;
+use super::remote::{Next, Outcome};
+use super::sending::{By, Promoting, Ring, Sending, Stage};
 use super::token::What;
+
+/// Messages by the queue after which a sender wants a ring.
+pub(super) const HOT: u32 = 16;
+
+/// Slots that a sender who was never offered a ring reserves in small parts.
+const FIRST_SLOTS: u64 = 64;
 
 /// What a receiver wants of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,26 +51,12 @@ pub(super) enum Notice {
     Leave { offer: u16 },
 }
 
-/// The route of a link's messages.
-#[derive(Debug, Default)]
-pub(super) struct Route {
-    /// The ring, where they go by one.
-    pub(super) ring: Option<Tail>,
-    /// The ring to which it changes.
-    switching: Option<u32>,
-    /// The last offer that it has taken; 0 before the first.
-    pub(super) offer: u16,
-    /// The last route word that it has followed.
-    seen: u64,
-}
-
 fn check(low: u64, cookie: u32) -> u64 {
     let bytes = [low.to_le_bytes(), u64::from(cookie).to_le_bytes()];
     checksum(bytes.as_flattened()) & 0xffff
 }
 
 impl Notice {
-    /// The word for the link with this cookie.
     pub(super) fn word(self, cookie: u32) -> u64 {
         let (offer, ring, kind) = match self {
             Self::Offer { offer, ring } => (offer, ring, 1),
@@ -93,85 +83,114 @@ impl Notice {
 
 impl LaneCore {
     /// A notice for a link that it has not followed yet, and its word.
-    fn notice(&self, index: u32) -> Option<(Notice, u64)> {
-        let link = &self.links[index as usize];
-        let Sending::Promoting(route) = &link.sending else { return None };
+    fn notice(&self, index: u32, promoting: &Promoting) -> Option<(Notice, u64)> {
         if !self.shape.promotes() {
             return None;
         }
         let view = self.inner.mem_view(self.memory)?;
         // Acquire: pairs with the fence before the receiver's put: the ring that it offers is empty.
         let word = view.word(self.shape.route_at(index))?.load(Ordering::Acquire);
-        if word == route.seen {
+        if word == promoting.seen {
             return None;
         }
-        Some((Notice::read(word, link.cookie)?, word))
+        Some((Notice::read(word, self.links[index as usize].cookie)?, word))
     }
 
-    /// Follows a notice, and ends a change of route that can end; for a link in [`Step::Ready`]. What
-    /// is to be done instead of sending.
-    pub(super) fn follow_route(&mut self, index: u32) -> Option<Next> {
-        let notice = self.notice(index);
-        let room = self.fifo_slots;
+    /// The next step of sending to a peer that promotes, or the answer to the last one.
+    pub(super) fn send_promoting(
+        &mut self,
+        index: u32,
+        promoting: &mut Promoting,
+        answer: Option<u64>,
+    ) -> Next {
+        if answer.is_none()
+            && promoting.stage() == Stage::Ready
+            && let Some(instead) = self.follow_route(index, promoting)
+        {
+            return instead;
+        }
+        let (by, next) = match std::mem::take(&mut promoting.by) {
+            By::Queue(mut counted) => {
+                // So that the receiver sees what it is before much has gone by the queue.
+                let new = self.links[index as usize].fifo.counts().1 < FIRST_SLOTS;
+                let most = if new && promoting.offer == 0 { HOT } else { u32::MAX };
+                let next = self.send_counted(index, &mut counted, most, answer);
+                (By::Queue(counted), next)
+            }
+            By::Ring(mut ring) => {
+                let next = self.send_by_ring(index, &mut ring, answer);
+                (By::Ring(ring), next)
+            }
+            By::Leave(ring) => self.leave_ring(index, ring),
+            // ENDED is in the tail: the queue is the route again.
+            By::Leaving if answer.is_some() => (By::default(), Next::Go),
+            By::Leaving => (By::Leaving, Next::Wait),
+        };
+        promoting.by = by;
+        next
+    }
+
+    /// Follows a notice, and ends a change of route that can end, where nothing is under way. What is to be
+    /// done instead of sending.
+    fn follow_route(&mut self, index: u32, promoting: &mut Promoting) -> Option<Next> {
+        let notice = self.notice(index, promoting);
+        let space = self.fifo_slots;
         let link = &mut self.links[index as usize];
-        let Sending::Promoting(route) = &mut link.sending else { return None };
         match notice {
-            Some((Notice::Offer { offer, ring }, word)) if offer != route.offer => {
+            Some((Notice::Offer { offer, ring }, word)) if offer != promoting.offer => {
                 if u32::from(ring) >= link.shape.rings
-                    || route.ring.is_some()
-                    || route.switching.is_some()
+                    || matches!(promoting.by, By::Ring(_))
+                    || promoting.switching.is_some()
                 {
                     return Some(Next::Break(PeerFailure::Damaged));
                 }
-                if link.fifo.room(room) > 0 && link.fifo.has_left() {
+                if link.fifo.space(space) > 0 && link.fifo.has_left() {
                     let header = switch_header(ring.into());
                     let marker = Message { id: SWITCH_ID, flags: 0, header: &header, payload: &[] };
                     link.fifo.push_first(&marker);
-                    route.offer = offer;
-                    route.switching = Some(ring.into());
-                    route.seen = word;
+                    promoting.offer = offer;
+                    promoting.switching = Some(ring.into());
+                    promoting.seen = word;
                 }
             }
-            // While it switches, it comes to this with the ring.
-            Some((Notice::Leave { offer }, _)) if offer == route.offer && route.ring.is_none() => {}
-            Some((Notice::Leave { offer }, word)) if offer == route.offer => {
-                route.seen = word;
-                link.step = Step::Leave;
-                return Some(Next::Go);
+            Some((Notice::Leave { offer }, word)) if offer == promoting.offer => {
+                match std::mem::take(&mut promoting.by) {
+                    By::Ring(ring) => {
+                        promoting.seen = word;
+                        promoting.by = By::Leave(ring);
+                        return Some(Next::Go);
+                    }
+                    // While it switches, it comes to this with the ring.
+                    by => promoting.by = by,
+                }
             }
-            Some((_, word)) => route.seen = word,
+            Some((_, word)) => promoting.seen = word,
             None => {}
         }
-        if route.switching.is_some() && link.fifo.is_past_bar() {
+        if promoting.switching.is_some() && link.fifo.is_past_bar() {
             if link.settling {
                 // Its answer goes on with this.
                 return Some(Next::Wait);
             }
-            route.ring = route.switching.take().map(|number| Tail { number, ..Tail::default() });
+            if let Some(number) = promoting.switching.take() {
+                promoting.by = By::Ring(Ring::new(number));
+            }
         }
         None
     }
 
-    /// Adds ENDED to the tail of the link's ring.
-    pub(super) fn leave_ring(&mut self, index: u32) -> Next {
+    /// Adds ENDED to the tail of the ring.
+    fn leave_ring(&mut self, index: u32, ring: Ring) -> (By, Next) {
         let link = &self.links[index as usize];
-        let Some(ring) = link.sending.ring().filter(|_| !link.settling) else { return Next::Wait };
-        let at = link.shape.ring_at(ring.number) + solo::TAIL_BYTE;
-        match self.fetch_add(index, at, solo::ENDED, What::Step) {
-            Outcome::Done(Some(_)) => self.left_ring(index),
-            Outcome::Done(None) => self.wait_in(index, Step::Leaving),
-            Outcome::Next(next) => next,
+        if link.settling {
+            return (By::Leave(ring), Next::Wait);
         }
-    }
-
-    /// ENDED is in the tail: the queue is the route again.
-    pub(super) fn left_ring(&mut self, index: u32) -> Next {
-        let link = &mut self.links[index as usize];
-        if let Sending::Promoting(route) = &mut link.sending {
-            route.ring = None;
+        let at = link.shape.ring_at(ring.number) + remote_ring::TAIL_BYTE;
+        match self.fetch_add(index, at, remote_ring::ENDED, What::Step) {
+            Outcome::Done(Some(_)) => (By::default(), Next::Go),
+            Outcome::Done(None) => (By::Leaving, Next::Wait),
+            Outcome::Next(next) => (By::Leave(ring), next),
         }
-        link.step = Step::Ready;
-        Next::Go
     }
 
     /// Lets one link that has nothing to send follow its notices; another one in each round.
@@ -181,8 +200,9 @@ impl LaneCore {
         }
         self.next_route = (self.next_route + 1) % self.links.len();
         let link = &self.links[self.next_route];
-        let idle = matches!(link.step, Step::Ready) && link.failed.is_none();
-        if idle && self.notice(self.next_route as u32).is_some() {
+        let Sending::Promoting(promoting) = &link.sending else { return };
+        let idle = link.is_ready() && link.failed.is_none();
+        if idle && self.notice(self.next_route as u32, promoting).is_some() {
             self.drive(self.next_route as u32);
         }
     }
@@ -207,9 +227,9 @@ mod tests {
         #[test]
         fn any_word_is_read_or_refused(word: u64, cookie: u32) {
             let low = word & 0xffff_ffff_ffff;
-            let sealed = low | check(low, cookie) << 48;
-            if let Some(notice) = Notice::read(sealed, cookie) {
-                prop_assert_eq!(notice.word(cookie), sealed);
+            let checksummed = low | check(low, cookie) << 48;
+            if let Some(notice) = Notice::read(checksummed, cookie) {
+                prop_assert_eq!(notice.word(cookie), checksummed);
             }
             let _ = Notice::read(word, cookie);
         }

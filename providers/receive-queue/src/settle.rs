@@ -19,58 +19,27 @@
 //!    highest number of each dead sender are dropped; its last words may be lost although they
 //!    were finalised, but never come in pieces.
 //! 5. The end of a peer is reported when the half that was active at the notice has been drained:
-//!    its messages come before. While a flip by the device is under way nobody is told, since R and
+//!    its messages come before. While a flip by the device is under way no end is reported, since R and
 //!    what the consumer knows of it do not belong together; and which half was active at a notice
 //!    that came meanwhile is known only after it, when it is taken to be the later one.
-//! 6. Where messages are sealed, reservations end with the answer to a flush, or to a later atomic; a
-//!    dead sender may have left several; and rule 4 is replaced by the seal, which tells what is
-//!    whole. See `sealed`.
+//! 6. Where messages are checksummed, reservations end with the answer to a flush, or to a later atomic; a
+//!    dead sender may have left several; and rule 4 is replaced by the checksum, which shows what is
+//!    whole. See `checksummed`.
 
-use super::lane::LaneCore;
-use super::link::{Seat, Status};
-
-/// One settlement, and who waits for one.
-#[derive(Debug, Default)]
-pub(super) struct Settlement {
-    /// Links whose peers have ended, with the generation under which senders reserved then; `None`
-    /// while that is not known.
-    pub(super) ending: Vec<(u32, Option<u32>)>,
-    /// The generation of the settlement under way.
-    pub(super) running: Option<u32>,
-    /// The next seat to be asked for.
-    seat: usize,
-    /// What that seat's sender told first: what it had begun then has to end.
-    first: Option<Status>,
-    /// The link whose answer is waited for, and in which settlement it was asked: an answer to an
-    /// earlier one was read before the flip of this one, and proves nothing.
-    asking: Option<(u32, u32)>,
-}
-
-impl Settlement {
-    /// Begins the settlement of `generation`, unless it is under way. Whether it begins now: then all seats have
-    /// to be known.
-    pub(super) fn begins(&mut self, generation: u32) -> bool {
-        if self.running == Some(generation) {
-            return false;
-        }
-        self.running = Some(generation);
-        self.seat = 0;
-        self.first = None;
-        true
-    }
-}
+use super::lane_core::LaneCore;
+use super::link::{SenderEntry, Status};
 
 impl LaneCore {
-    /// The end of `link` is to be told when its last messages have been handed out. Senders reserve under
+    /// The end of `link` is to be reported when its last messages have been handed out. Senders reserve under
     /// `generation`, if no flip is under way.
     pub(super) fn wait_for_the_last(&mut self, link: u32, generation: u32) {
         let known = (!self.flip_is_under_way()).then_some(generation);
         self.settlement.ending.push((link, known));
     }
 
-    /// Tells of the ends whose time has come, as `due` says. It gets the link, and whether the queue was flipped
+    /// Reports the ends whose time has come, as `due` says. It gets the link, and whether the queue was flipped
     /// since the notice. Senders reserve under `generation`.
-    pub(super) fn tell_ends(
+    pub(super) fn report_ends(
         &mut self,
         generation: u32,
         mut due: impl FnMut(&Self, u32, bool) -> bool,
@@ -80,18 +49,18 @@ impl LaneCore {
             let (link, noticed) = (*link, *noticed.get_or_insert(generation));
             if due(self, link, noticed != generation) {
                 self.settlement.ending.swap_remove(at);
-                self.tell_failure(link);
+                self.report_failure(link);
             } else {
                 at += 1;
             }
         }
     }
 
-    /// Tells of all ends: nothing is handed out any more.
-    pub(super) fn tell_all_ends(&mut self) {
+    /// Reports all ends: nothing is handed out any more.
+    pub(super) fn report_all_ends(&mut self) {
         self.settlement.running = None;
         for (link, _) in std::mem::take(&mut self.settlement.ending) {
-            self.tell_failure(link);
+            self.report_failure(link);
         }
     }
 
@@ -99,41 +68,43 @@ impl LaneCore {
     /// reserved before the flip has ended.
     pub(super) fn ask_the_living(&mut self, generation: u32) -> bool {
         while self.settlement.asking.is_none() {
-            let Some(seat) = self.seats.get(self.settlement.seat).copied() else { return true };
-            if seat.link == Seat::NOBODY || self.is_gone(&seat) {
-                self.next_seat();
+            let Some(sender) = self.senders.get(self.settlement.sender).copied() else {
+                return true;
+            };
+            if sender.link == SenderEntry::NOBODY || self.is_gone(&sender) {
+                self.next_sender();
                 continue;
             }
-            match self.ask_status(seat.link, seat.status) {
+            match self.ask_status(sender.link, sender.status) {
                 Ok(Some(word)) => {
                     if !self.heard(word) {
                         return false;
                     }
                 }
-                Ok(None) => self.settlement.asking = Some((seat.link, generation)),
-                // No room, or it has ended and will be told of.
+                Ok(None) => self.settlement.asking = Some((sender.link, generation)),
+                // No resources, or it has ended, which will be reported.
                 Err(()) => return false,
             }
         }
         false
     }
 
-    /// Whether somebody known sits there who is gone.
-    pub(super) fn is_gone(&self, seat: &Seat) -> bool {
-        seat.link != Seat::NOBODY && self.links[seat.link as usize].gone
+    /// Whether a known sender has the number, and is gone.
+    pub(super) fn is_gone(&self, sender: &SenderEntry) -> bool {
+        sender.link != SenderEntry::NOBODY && self.links[sender.link as usize].gone
     }
 
-    fn next_seat(&mut self) {
-        self.settlement.seat += 1;
+    fn next_sender(&mut self) {
+        self.settlement.sender += 1;
         self.settlement.first = None;
     }
 
-    /// A status word of the seat in question. Whether that seat is done with.
+    /// A status word of the sender in question. Whether that sender is done with.
     fn heard(&mut self, word: u64) -> bool {
         let Some(status) = Status::read(word) else { return false };
         let done = status.ended_since(*self.settlement.first.get_or_insert(status));
         if done {
-            self.next_seat();
+            self.next_sender();
         }
         done
     }

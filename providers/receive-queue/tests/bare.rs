@@ -12,7 +12,7 @@ use bowline_uct::{
 /// What happens beside a lane, right before its n-th look at its memory from now on.
 pub(crate) type Beside = Arc<Mutex<Option<(u32, Box<dyn FnOnce() + Send>)>>>;
 
-/// Whether a lane is dead: it is told of nothing then, and nothing of it goes out.
+/// Whether a lane is dead: nothing is reported to it then, and nothing of it goes out.
 pub(crate) type Dead = Arc<Mutex<bool>>;
 
 /// How an interface's connection to itself ends.
@@ -211,11 +211,11 @@ unsafe impl<I: Iface> Iface for WithoutMessages<I> {
         if !self.is_dead() {
             return self.inner_mut().progress(sink, budget);
         }
-        let told = self.eps.len().min(budget as usize);
-        for ep in self.eps.drain(..told) {
+        let reported = self.eps.len().min(budget as usize);
+        for ep in self.eps.drain(..reported) {
             sink.failed(None, Some(ep), PeerFailure::Died);
         }
-        told as u32
+        reported as u32
     }
 
     posted! {

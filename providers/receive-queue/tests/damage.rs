@@ -47,7 +47,7 @@ impl World {
         let ep = lanes[1].connect(&receiver).expect("reachable");
         let seen = vec![Recorder::default(), Recorder::default()];
         let mut world = Self { network, lanes, seen, ep };
-        world.send(0).expect("there is room");
+        world.send(0).expect("there is space");
         world.until("the first message", |world| world.seen[0].messages.len() == 1);
         world
     }
@@ -197,7 +197,7 @@ fn a_tail_that_cannot_be() {
     let _watchdog = Watchdog::start("queues", "a_tail_that_cannot_be");
     let mut world = World::new(QueueForm::Ring);
     let (other, ep) = world.join();
-    world.send_from(other, ep, 0).expect("there is room");
+    world.send_from(other, ep, 0).expect("there is space");
     world.until("its first message", |world| world.count(other) == 1);
     world.overwrite(1 << 40);
     world.until("the end of the damaged one", |world| !world.seen[0].failed.is_empty());
@@ -243,13 +243,13 @@ fn a_switch_that_nobody_was_asked_for() {
     for ring in [0, 1, 7, u32::MAX] {
         let mut world = World::new(QueueForm::ScmpRings);
         let (other, ep) = world.join();
-        world.send_from(other, ep, 0).expect("there is room");
+        world.send_from(other, ep, 0).expect("there is space");
         world.until("its first message", |world| world.count(other) == 1);
         let mut vandal = Vandal::new(&world);
         // The mark of the first message, which nobody has put over since: it was slot 0.
         let mark = vandal.atomic(slot(0) + 8, AtomicOp::Add(0)) >> 16;
         let old = vandal.atomic(WORD, AtomicOp::Add(1));
-        let ticket = published::ticket(old, 1, 16).expect("there is room");
+        let ticket = published::ticket(old, 1, 16).expect("there is space");
         let header = switch_header(ring);
         let marker = Message { id: SWITCH_ID, flags: 0, header: &header, payload: &[] };
         let mut words = published::image(&marker, 0, 0);
@@ -272,22 +272,22 @@ fn a_switch_that_nobody_was_asked_for() {
     }
 }
 
-/// A sealed message is changed before it is read: it is never handed out, its source is named, and the
+/// A checksummed message is changed before it is read: it is never handed out, its source is named, and the
 /// others, who come behind it, go on.
 #[test]
-fn a_sealed_slot_that_was_changed() {
-    let _watchdog = Watchdog::start("queues", "a_sealed_slot_that_was_changed");
+fn a_checksummed_slot_that_was_changed() {
+    let _watchdog = Watchdog::start("queues", "a_checksummed_slot_that_was_changed");
     for word in 1..8 {
         let mut world = World::new(QueueForm::ScmpSeq);
         let (other, ep) = world.join();
-        world.send(1).expect("there is room");
+        world.send(1).expect("there is space");
         // It lands while its receiver does not look.
         for _ in 0..1000 {
             world.lanes[1].progress(&mut world.seen[1], 16);
             world.network.advance();
         }
         Vandal::new(&world).atomic(slot(1) + 8 * word, AtomicOp::Xor(1 << 40));
-        world.send_from(other, ep, 0).expect("there is room");
+        world.send_from(other, ep, 0).expect("there is space");
         world.until("the end of the changed one", |world| !world.seen[0].failed.is_empty());
         assert_eq!(world.seen[0].failed[0].2, PeerFailure::Damaged, "word {word}");
         for number in 1..100 {
@@ -305,7 +305,7 @@ fn a_sealed_slot_that_was_changed() {
 }
 
 /// Slots that look as if somebody had a message under way, in a queue where nobody has: they are passed
-/// over by whoever reserves them, whatever was in them.
+/// over by the sender that reserves them, whatever was in them.
 #[test]
 fn slots_that_were_scribbled_over_before_their_use() {
     let name = "slots_that_were_scribbled_over_before_their_use";
@@ -313,7 +313,7 @@ fn slots_that_were_scribbled_over_before_their_use() {
     let mut world = World::new(QueueForm::ScmpSeq);
     let mut vandal = Vandal::new(&world);
     for index in 1..16 {
-        // STARTs under the right tag: of sender 1, of seats that nobody has, and too long.
+        // STARTs under the right tag: of sender 1, of numbers that nobody has, and too long.
         let source = [0, 3, 0xffff][index as usize % 3] << 48;
         let len = [0, 8, 0x7000][index as usize % 3] << 32;
         vandal.write(slot(index), &[source | len | 1, 1, 2, 3]);
@@ -330,11 +330,11 @@ fn slots_that_were_scribbled_over_before_their_use() {
     }
 }
 
-/// A message that vanishes, or names a seat that nobody has, and nobody has died: the queue is closed, and
+/// A message that vanishes, or names a sender that there is not, and nobody has died: the queue is closed, and
 /// everybody hears of it.
 #[test]
-fn a_sealed_slot_that_vanished() {
-    let _watchdog = Watchdog::start("queues", "a_sealed_slot_that_vanished");
+fn a_checksummed_slot_that_vanished() {
+    let _watchdog = Watchdog::start("queues", "a_checksummed_slot_that_vanished");
     for word in [0, 0xffff << 48 | 8 << 32 | 1, 3 << 48 | 8 << 32 | 1] {
         vanishes(word);
     }
@@ -342,7 +342,7 @@ fn a_sealed_slot_that_vanished() {
 
 fn vanishes(word: u64) {
     let mut world = World::new(QueueForm::ScmpSeq);
-    world.send(1).expect("there is room");
+    world.send(1).expect("there is space");
     for _ in 0..1000 {
         world.lanes[1].progress(&mut world.seen[1], 16);
         world.network.advance();

@@ -1,9 +1,9 @@
 //! A sender that dies at any step of any message leaves a queue that goes on: the messages of the
-//! others are whole and in order, its own are a beginning of what it sent, and its end is told
+//! others are whole and in order, its own are a beginning of what it sent, and its end is reported
 //! once, after them.
 //!
 //! The simulator kills the victim in place of its n-th operation, for every n, so that every step
-//! of the protocol is met: taking a seat, the introduction, the reservation, each put, the order,
+//! of the protocol is met: taking a number, the introduction, the reservation, each put, the order,
 //! the addition at the end, and looking at a full queue.
 
 use std::collections::HashMap;
@@ -36,8 +36,8 @@ struct Run {
     connected: bool,
     /// Rings for those who send most, where there are such.
     rings: u32,
-    /// Whether the senders send in turns, so that now one and now the other is hot.
-    turns: bool,
+    /// Whether the senders send alternately, so that now one and now the other is hot.
+    alternates: bool,
 }
 
 /// What came of it.
@@ -47,7 +47,7 @@ struct Outcome {
     refused: u64,
     /// Operations that the victim has posted.
     victims: u64,
-    told: bool,
+    reported: bool,
     promoted: u64,
     evictions: u64,
 }
@@ -110,17 +110,17 @@ impl World {
         self.network.is_alive(node as u32)
     }
 
-    /// Everybody's turn, in a random order, and then the network's.
+    /// Progress of everybody, in a random order, and then of the network.
     fn round(&mut self, until: u64) {
         self.rounds += 1;
-        let turn = self.rounds / 60 % SENDERS + 1;
+        let active = self.rounds / 60 % SENDERS + 1;
         let first = self.random.below(SENDERS + 1);
         for place in 0..=SENDERS {
             let node = (first + place) % (SENDERS + 1);
             if !self.is_alive(node) {
                 continue;
             }
-            if node > 0 && (!self.run.turns || node == turn) {
+            if node > 0 && (!self.run.alternates || node == active) {
                 self.post(node, until);
             }
             self.lanes[node].progress(&mut self.seen[node], 5);
@@ -140,7 +140,7 @@ impl World {
             let (lane, ep) = (&mut self.lanes[sender], self.eps[sender]);
             let id = AmId::new(sender as u8);
             let result =
-                lane.am_bcopy(ep, id, &header, payload.len(), &mut |room| room.copy_in(&payload));
+                lane.am_bcopy(ep, id, &header, payload.len(), &mut |space| space.copy_in(&payload));
             match result {
                 Ok(_) => self.posted[sender] += 1,
                 Err(PostError::NoResource) => return,
@@ -182,17 +182,17 @@ fn play(run: Run) -> Outcome {
     let mut world = World::new(run);
     let half = run.messages;
     world.rounds_until(half, "the first half", |w| w.survivors_are_through(half));
-    // The end is told where the receiver can know the victim.
+    // The end is reported where the receiver can know the victim.
     let known = |w: &World| run.connected || w.counts()[VICTIM] > 0;
-    let told = |w: &World| w.is_alive(VICTIM) || !known(w) || !w.seen[0].failed.is_empty();
-    world.rounds_until(half, "the notice of the end", told);
+    let reported = |w: &World| w.is_alive(VICTIM) || !known(w) || !w.seen[0].failed.is_empty();
+    world.rounds_until(half, "the notice of the end", reported);
     world.rounds_until(2 * half, "the second half", |w| w.survivors_are_through(2 * half));
-    world.rounds_until(2 * half, "the notice of the end", told);
+    world.rounds_until(2 * half, "the notice of the end", reported);
     for _ in 0..200 {
         world.round(2 * half);
     }
     // It may have died in these, by an operation that nothing waited for.
-    world.rounds_until(2 * half, "the notice of the end", told);
+    world.rounds_until(2 * half, "the notice of the end", reported);
     let died = !world.is_alive(VICTIM);
 
     let mut streams: HashMap<u8, Vec<u64>> = HashMap::new();
@@ -214,7 +214,7 @@ fn play(run: Run) -> Outcome {
     }
     let failed = &world.seen[0].failed;
     assert_eq!(failed.len(), usize::from(died && !failed.is_empty()), "{run:?}: {failed:?}");
-    assert!(!died || !known(&world) || failed.len() == 1, "{run:?}: the end was not told");
+    assert!(!died || !known(&world) || failed.len() == 1, "{run:?}: the end was not reported");
     for node in (1..=SENDERS).filter(|&node| node != VICTIM) {
         assert!(world.seen[node].failed.is_empty(), "{run:?}: {:?}", world.seen[node].failed);
     }
@@ -224,7 +224,7 @@ fn play(run: Run) -> Outcome {
         settlements: world.lanes[0].stats().settlements,
         refused,
         victims: victim.reservations + victim.puts + victim.settled + victim.orders + victim.looks,
-        told: !failed.is_empty(),
+        reported: !failed.is_empty(),
         promoted: world.lanes[0].stats().promoted,
         evictions: world.lanes[0].stats().evictions,
     }
@@ -238,7 +238,7 @@ fn at_every_step(shape: Run) -> (u64, u64) {
         let outcome = play(Run { at, ..shape });
         settlements += outcome.settlements;
         refused += outcome.refused;
-        assert!(!shape.connected || outcome.told || at > operations, "{shape:?} at {at}");
+        assert!(!shape.connected || outcome.reported || at > operations, "{shape:?} at {at}");
     }
     (settlements, refused)
 }
@@ -250,14 +250,14 @@ fn dying_at_every_step_with_ordered_puts() {
 }
 
 #[test]
-fn dying_at_every_step_with_seals() {
-    let _watchdog = Watchdog::start("queues", "dying_at_every_step_with_seals");
+fn dying_at_every_step_with_checksums() {
+    let _watchdog = Watchdog::start("queues", "dying_at_every_step_with_checksums");
     ordered_puts(QueueForm::ScmpSeq);
 }
 
 #[test]
-fn dying_at_every_step_with_seals_and_puts_that_overtake() {
-    let name = "dying_at_every_step_with_seals_and_puts_that_overtake";
+fn dying_at_every_step_with_checksums_and_puts_that_overtake() {
+    let name = "dying_at_every_step_with_checksums_and_puts_that_overtake";
     let _watchdog = Watchdog::start("queues", name);
     overtaking_puts(QueueForm::ScmpSeq);
 }
@@ -275,7 +275,7 @@ fn ordered_puts(form: QueueForm) {
             messages: 12,
             connected,
             rings: 2,
-            turns: false,
+            alternates: false,
         };
         let (settlements, refused) = at_every_step(shape);
         all = (all.0 + settlements, all.1 + refused);
@@ -299,7 +299,7 @@ fn dying_at_every_step_with_a_ring() {
             messages: 12,
             connected,
             rings: 2,
-            turns: false,
+            alternates: false,
         };
         let (settlements, refused) = at_every_step(shape);
         assert_eq!(settlements, 0, "there is nothing to settle");
@@ -324,7 +324,7 @@ fn overtaking_puts(form: QueueForm) {
         messages: 12,
         connected: false,
         rings: 2,
-        turns: false,
+        alternates: false,
     };
     let (settlements, _) = at_every_step(shape);
     assert!(settlements > 10, "only {settlements} deaths left anything to settle");
@@ -336,7 +336,7 @@ fn overtaking_puts(form: QueueForm) {
 fn dying_at_every_step_of_promotion_and_eviction() {
     let name = "dying_at_every_step_of_promotion_and_eviction";
     let _watchdog = Watchdog::start("queues", name);
-    for (ordered, turns, rings, slots) in
+    for (ordered, alternates, rings, slots) in
         [(true, true, 1, 32), (false, true, 1, 64), (true, false, 2, 16)]
     {
         let shape = Run {
@@ -349,11 +349,11 @@ fn dying_at_every_step_of_promotion_and_eviction() {
             messages: 60,
             connected: ordered,
             rings,
-            turns,
+            alternates,
         };
         let whole = play(shape);
         assert!(whole.promoted > 0, "{shape:?}: nobody was promoted");
-        assert!(!turns || whole.evictions > 0, "{shape:?}: nobody was evicted");
+        assert!(!alternates || whole.evictions > 0, "{shape:?}: nobody was evicted");
         at_every_step(shape);
     }
 }
@@ -387,7 +387,7 @@ fn dying_at_random() {
             messages: 5 + random.below(25) as u64,
             connected: random.below(2) == 0,
             rings: 1 + random.below(3) as u32,
-            turns: random.below(2) == 0,
+            alternates: random.below(2) == 0,
         })
         .settlements;
     }

@@ -57,7 +57,7 @@ macro_rules! form {
 
 form!(scmp, "queues over sim, flipped by the device", QueueForm::Scmp);
 form!(ring, "rings over sim, atomics of the device", QueueForm::Ring);
-form!(seq, "sealed queues over sim, flipped by the device", QueueForm::ScmpSeq);
+form!(seq, "checksummed queues over sim, flipped by the device", QueueForm::ScmpSeq);
 form!(scmp_rings, "queues with rings over sim, flipped by the device", QueueForm::ScmpRings);
 
 /// What becomes of a receiver's connection to itself.
@@ -65,7 +65,7 @@ form!(scmp_rings, "queues with rings over sim, flipped by the device", QueueForm
 enum Fate {
     /// It fails, with what is under way.
     Fails,
-    /// What is posted to it is refused, and its end is not told.
+    /// What is posted to it is refused, and its end is not reported.
     Refuses(PostError),
 }
 
@@ -167,7 +167,7 @@ fn ends(form: QueueForm, fate: Fate, rounds: u32) {
             && world.seen[1..].iter().all(|seen| !seen.failed.is_empty())
     });
     let (late, late_ep) = {
-        // Whoever comes later hears of it, too.
+        // It is reported to later ones, too.
         let (late, ep) = world.join(form);
         world.send(late, ep, 0).expect("it waits at its sender");
         (late, ep)
@@ -249,10 +249,10 @@ fn leaves(form: QueueForm, before: u32, between: u32, count: u64) {
     let what = format!("{form:?}, {count} messages, looks after {before} and {between} events");
     let mut world = World::new(form, 1);
     let ep = EpId(1);
-    world.send(1, ep, 0).expect("there is room");
+    world.send(1, ep, 0).expect("there is space");
     world.until(&what, |world| world.from(1) == [0]);
     for number in 1..=count {
-        world.send(1, ep, number).expect("there is room");
+        world.send(1, ep, number).expect("there is space");
     }
     while !world.lanes[1].all_sent() {
         world.lanes[1].progress(&mut world.seen[1], 16);

@@ -150,15 +150,15 @@ sim_form!(
     |options| overtaking(options, 6),
     BUT_PLACES
 );
-sim_form!(seq_sim, "sealed queues over sim", seq(QueueOptions::default()), |_| ());
-sim_form!(seq_small, "small sealed queues over sim", seq(small()), |options| {
+sim_form!(seq_sim, "checksummed queues over sim", seq(QueueOptions::default()), |_| ());
+sim_form!(seq_small, "small checksummed queues over sim", seq(small()), |options| {
     options.seed = 9;
     options.jitter_ns = 3000;
     options.outstanding = 2;
 });
 sim_form!(
     seq_unordered,
-    "small sealed queues over sim, puts that overtake each other and atomics",
+    "small checksummed queues over sim, puts that overtake each other and atomics",
     seq(small()),
     |options| overtaking(options, 10),
     BUT_PLACES
@@ -229,7 +229,7 @@ shm_form!(
 );
 shm_form!(
     seq_shm_small,
-    "small sealed queues over shm, memfd",
+    "small checksummed queues over shm, memfd",
     seq(small()),
     JobMemory::create_memfd,
     |_| ()
@@ -271,7 +271,7 @@ tcp_form!(
     "small queues over tcp with one ring",
     QueueOptions { rings: 1, ..small() }
 );
-tcp_form!(seq_tcp, "sealed queues over tcp", seq(small()));
+tcp_form!(seq_tcp, "checksummed queues over tcp", seq(small()));
 
 macro_rules! self_form {
     ($module:ident, $name:literal, $queue:expr) => {
@@ -323,7 +323,7 @@ mod product {
     );
     shm_form!(
         seq_shm,
-        "sealed queues over shm, thread ranks",
+        "checksummed queues over shm, thread ranks",
         seq(QueueOptions::default()),
         JobMemory::create_private,
         |_| ()
@@ -332,5 +332,5 @@ mod product {
     tcp_form!(scmp_tcp, "scmp over tcp", scmp(small()));
     tcp_form!(ring_tcp, "rings over tcp", ring(small()));
     self_form!(loopback_scmp, "scmp over self", scmp(small()));
-    self_form!(loopback_seq, "sealed queues over self", seq(small()));
+    self_form!(loopback_seq, "checksummed queues over self", seq(small()));
 }

@@ -41,7 +41,7 @@ impl World {
         let (header, payload) = (header_of(number, seed, len), pattern(seed, len));
         let lane = &mut self.lanes[sender];
         let id = AmId::new(sender as u8);
-        let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(&payload);
+        let mut pack = |space: bowline_base::view::View<'_>| space.copy_in(&payload);
         match lane.am_bcopy(self.eps[sender], id, &header, len, &mut pack) {
             Ok(_) => self.posted[sender] += 1,
             Err(PostError::NoResource) => return false,
@@ -78,7 +78,7 @@ impl World {
             next[sender] += 1;
         }
         assert_eq!(next, self.posted, "{what}");
-        assert_eq!(self.lanes[0].stats().strangers, 0, "{what}");
+        assert_eq!(self.lanes[0].stats().unknown_senders, 0, "{what}");
     }
 }
 

@@ -32,7 +32,7 @@ fn race(form: QueueForm, access: u32) -> bool {
     let first = move || {
         let mut lane = posts.lock().expect("nobody else posts now");
         let ep = lane.connect(&to).expect("reachable");
-        lane.am_short(ep, AmId::new(1), &[1, 2, 3], b"first").expect("there is room");
+        lane.am_short(ep, AmId::new(1), &[1, 2, 3], b"first").expect("there is space");
     };
     *beside.lock().expect("nothing happens yet") = Some((access, Box::new(first)));
     let mut seen = Recorder::default();
@@ -52,7 +52,7 @@ fn race(form: QueueForm, access: u32) -> bool {
         receiver.progress(&mut seen, 16);
         sender.lock().expect("nothing happens beside").progress(&mut Recorder::default(), 16);
     }
-    assert_eq!(receiver.stats().strangers, 0, "{form:?}, access {access}");
+    assert_eq!(receiver.stats().unknown_senders, 0, "{form:?}, access {access}");
     assert_eq!(receiver.stats().received, 1, "{form:?}, access {access}");
     let mut lane = sender.lock().expect("nothing happens beside");
     let to = receiver.address();

@@ -178,7 +178,7 @@ fn a_death_ends_what_waits() {
     assert_eq!(sender.wait(send).outcome, Err(OpError::PeerFailed(PeerFailure::Died)));
 }
 
-/// Sleeps for good, when a worker lets it.
+/// Sleeps without end, when a worker lets it.
 struct Sleeper;
 
 impl Waiter for Sleeper {

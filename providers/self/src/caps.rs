@@ -45,7 +45,6 @@ impl SelfConfig {
         }
     }
 
-    /// Bytes of the pool.
     pub(crate) fn pool_bytes(self) -> usize {
         self.buffers as usize * self.buffer_bytes
     }
@@ -80,17 +79,13 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
     IfaceAttr {
         provider: "self",
         device: "memory".to_owned(),
-        caps: Caps::LOOPBACK
-            | Caps::AM_SHORT
-            | Caps::AM_BCOPY
+        caps: Caps::MESSAGES
+            | Caps::PUTS
+            | Caps::LOOPBACK
             | Caps::AM_ZCOPY
-            | Caps::PUT_SHORT
-            | Caps::PUT_BCOPY
-            | Caps::PUT_ZCOPY
             | Caps::GET_BCOPY
             | Caps::GET_ZCOPY
             | Caps::ATOMIC_CPU
-            | Caps::AM_ORDERED
             | Caps::PUT_BEFORE_ATOMIC
             | Caps::PUT_NOTIFY
             // A worker never outlives itself, so there is no death that it could miss.
@@ -100,8 +95,7 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
             | Caps::EVENT_FD
             | Caps::RKEY_PTR
             | Caps::RMA_REGISTERED
-            | Caps::LEND
-            | Caps::LOOPBACK,
+            | Caps::LEND,
         limits: Limits {
             am: OpLimits {
                 max_short: INLINE_BYTES,

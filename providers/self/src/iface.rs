@@ -5,14 +5,15 @@
 //! incarnation of its own, so that a message lent by an earlier one of its number is not taken for its own.
 //!
 //! **Order of events in `progress`.** Endpoints that failed, each behind the tokens of its operations, then
-//! one endpoint that may post again, then arrivals. Where the arrivals have to make the room
+//! one endpoint that may post again, then arrivals. Where the arrivals have to make the space
 //! first, the endpoint comes after them and a unit of the budget is kept for it. With a budget of
-//! one they take turns: neither starves the other.
+//! one each is served in every other call: neither starves the other.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 
+use bowline_base::copy::copy_bytes;
 use bowline_base::doorbell::Doorbell;
-use bowline_base::view::{View, copy_small};
+use bowline_base::view::View;
 use bowline_uct::runtime::{EpTable, EventQueue, WritableList};
 use bowline_uct::{
     AmHeader, AmId, Arrival, Desc, EpId, IfaceAttr, LocalSlice, OpenError, PeerFailure, PostError,
@@ -42,7 +43,7 @@ bowline_base::counters! {
         kept,
         /// Posts refused because the queue or the pool was full.
         refused,
-        /// Endpoints told that they may post again.
+        /// Endpoints reported as writable.
         writable,
         /// Puts of all flavours.
         puts,
@@ -86,7 +87,7 @@ pub struct SelfIface {
     events: EventQueue,
     doorbell: Doorbell,
     /// Whether a budget of one goes to an endpoint that wants to post.
-    turn: bool,
+    odd_call: bool,
     counters: SelfCounters,
 }
 
@@ -115,7 +116,7 @@ impl SelfIface {
             waiters: WritableList::default(),
             events: EventQueue::default(),
             doorbell: Doorbell::private(),
-            turn: false,
+            odd_call: false,
             counters: SelfCounters::default(),
         })
     }
@@ -125,7 +126,7 @@ impl SelfIface {
         &self.counters
     }
 
-    fn open_endpoint(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         match self.identity.check(address) {
             Ok(()) => {}
             Err(Mismatch::Damaged(how)) => return Err(OpenError::BadAddress(how.to_owned())),
@@ -139,7 +140,7 @@ impl SelfIface {
         self.incarnations = self.incarnations.wrapping_add(1);
         let incarnation = self.incarnations;
         let ep = self.endpoints.insert(Endpoint { incarnation, missing: Missing::Slot });
-        // Room for everything that may later be said of the endpoint is made here, so that
+        // Space for everything that may later be said of the endpoint is made here, so that
         // nothing but `connect` allocates.
         let endpoints = self.endpoints.numbers();
         self.waiters.reserve(endpoints);
@@ -147,7 +148,7 @@ impl SelfIface {
         Ok(ep)
     }
 
-    fn close_endpoint(&mut self, ep: EpId) {
+    fn disconnect(&mut self, ep: EpId) {
         if self.endpoints.remove(ep).is_some() {
             self.waiters.cancel(ep);
             // The user who closed an endpoint does not want to hear of it any more.
@@ -155,7 +156,7 @@ impl SelfIface {
         }
     }
 
-    fn fail_endpoint(&mut self, ep: EpId) {
+    fn invalidate(&mut self, ep: EpId) {
         let Some(endpoint) = self.endpoints.fail(ep) else { return };
         let now = endpoint.incarnation;
         self.waiters.cancel(ep);
@@ -203,12 +204,12 @@ impl SelfIface {
         let mut bytes = [0; INLINE_BYTES];
         // SAFETY: `payload` is readable and `bytes` writable for `len`, which is at most the
         // length of either; they are distinct.
-        unsafe { copy_small(payload.as_ptr(), bytes.as_mut_ptr(), len) };
+        unsafe { copy_bytes(payload.as_ptr(), bytes.as_mut_ptr(), len) };
         self.push(id, header, Body::Inline { len: len as u8, bytes });
     }
 
     /// Queues a payload that stays where it is.
-    fn lend(
+    fn am_zcopy(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -233,20 +234,20 @@ impl SelfIface {
         Ok(Posted::InFlight)
     }
 
-    fn can_tell(&self, ep: EpId) -> bool {
+    fn is_writable_now(&self, ep: EpId) -> bool {
         let missing = self.endpoints.open(ep).map(|endpoint| endpoint.missing);
         !self.queue.is_full() && (missing == Ok(Missing::Slot) || !self.pool.is_exhausted())
     }
 
-    /// Tells one waiting endpoint that it may post: the first to have asked for which there is
+    /// Reports one waiting endpoint as writable: the first to have asked for which there is
     /// what it misses. Returns the events, 0 or 1.
     ///
-    /// Only one, since it may take all the room that there is: were others reported at the same time,
+    /// Only one, since it may take all the space that there is: were others reported at the same time,
     /// they would find nothing and stand at the end again, the same ones each time.
-    fn tell_writable(&mut self, sink: &mut dyn Sink) -> u32 {
+    fn report_writable(&mut self, sink: &mut dyn Sink) -> u32 {
         let mut waiters = std::mem::take(&mut self.waiters);
         let reported = waiters.report(sink, 1, |ep| {
-            let ready = self.can_tell(ep);
+            let ready = self.is_writable_now(ep);
             if ready && let Ok(endpoint) = self.endpoints.open_mut(ep) {
                 endpoint.missing = Missing::Slot;
             }
@@ -308,6 +309,6 @@ impl SelfIface {
     fn has_events(&self) -> bool {
         !self.queue.is_empty()
             || !self.events.is_empty()
-            || self.waiters.iter().any(|ep| self.can_tell(ep))
+            || self.waiters.iter().any(|ep| self.is_writable_now(ep))
     }
 }

@@ -48,7 +48,7 @@ impl Domain {
         Ok(RkeyId(self.rkeys.insert(handle)))
     }
 
-    pub(crate) fn close_key(&mut self, rkey: RkeyId) {
+    pub(crate) fn rkey_release(&mut self, rkey: RkeyId) {
         self.rkeys.remove(rkey.0);
     }
 
@@ -59,7 +59,6 @@ impl Domain {
         self.memory.reach(*handle, at.address, len).ok_or(PostError::BadRemote)
     }
 
-    /// The key of the allocation around `start .. start + len`.
     pub(crate) fn key_of(&self, start: u64, len: usize) -> Option<[u8; RKEY_BYTES]> {
         self.pack(self.memory.allocation_of(start, len)?)
     }

@@ -22,7 +22,6 @@ use bowline_uct::{AmHeader, AmId, EpId, Token};
 /// Payload that an entry holds itself; with header and state it makes two cache lines.
 pub(crate) const INLINE_BYTES: usize = 64;
 
-/// Bytes of an entry.
 pub(crate) const ENTRY_BYTES: usize = size_of::<Entry>();
 
 /// Where a payload is, and what is left to be done.
@@ -100,10 +99,10 @@ impl Queue {
         self.entries.is_empty()
     }
 
-    /// Appends; the caller has seen that there is room, so this does not allocate.
+    /// Appends; the caller has seen that there is space, so this does not allocate.
     #[inline]
     pub(crate) fn push(&mut self, entry: Entry) {
-        debug_assert!(!self.is_full(), "room was checked before anything was packed");
+        debug_assert!(!self.is_full(), "space was checked before anything was packed");
         self.entries.push_back(entry);
     }
 
@@ -165,7 +164,7 @@ impl Pool {
     ) -> Option<(Key, usize)> {
         let buffer = *self.free.last()?;
         let len = pack(self.bytes(buffer, max_len));
-        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        assert!(len <= max_len, "pack returns how much of the space it was given it has filled");
         self.free.pop();
         Some((self.taken.insert(Taken { buffer, len: len as u32 }), len))
     }
@@ -204,7 +203,7 @@ mod tests {
             pool.fill(10, &mut |_| panic!("cannot pack"))
         }));
         assert!(panicked.is_err());
-        let (desc, len) = pool.fill(10, &mut |room| room.copy_in(b"packed")).unwrap();
+        let (desc, len) = pool.fill(10, &mut |space| space.copy_in(b"packed")).unwrap();
         assert_eq!(len, 6);
         assert!(pool.is_exhausted());
         assert_eq!(pool.view(desc).unwrap().to_vec(), b"packed");

@@ -114,7 +114,7 @@ fn who_waits_for_a_buffer_keeps_its_place_before_who_asked_later() {
     let (mut iface, first) = open(8, 2);
     let address = iface.address();
     let (second, third) = (iface.connect(&address).unwrap(), iface.connect(&address).unwrap());
-    let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(&[1; 100]);
+    let mut pack = |space: bowline_base::view::View<'_>| space.copy_in(&[1; 100]);
     let mut seen = Recorder { keep: true, ..Recorder::default() };
     for _ in 0..2 {
         iface.am_bcopy(first, ID, &[0; 3], 100, &mut pack).unwrap();
@@ -125,7 +125,7 @@ fn who_waits_for_a_buffer_keeps_its_place_before_who_asked_later() {
         assert_eq!(refused, Err(PostError::NoResource), "both buffers are kept");
         iface.want_writable(ep);
     }
-    // There are slots, so whoever needs no buffer is told.
+    // There are slots, so an endpoint that needs no buffer is reported.
     iface.want_writable(third);
     iface.progress(&mut seen, 8);
     assert_eq!(std::mem::take(&mut seen.writable), [third]);

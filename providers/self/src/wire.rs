@@ -14,7 +14,6 @@ const ADDRESS_MAGIC: u32 = u32::from_le_bytes(*b"BLSA");
 const RKEY_MAGIC: u32 = u32::from_le_bytes(*b"BLSK");
 const VERSION: u16 = 1;
 
-/// Bytes of a packed rkey.
 pub(crate) const RKEY_BYTES: usize = 36;
 
 /// Who an interface is: the process, and a random number for the interface in it.

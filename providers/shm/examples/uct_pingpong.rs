@@ -208,7 +208,7 @@ impl Side {
 
     fn send(&mut self, number: u64) {
         let sent = self.iface.am_short(self.ep, AmId::new(1), &[number, 0, 0], &[0; 8]);
-        sent.expect("one message at a time finds room");
+        sent.expect("one message at a time finds space");
     }
 }
 

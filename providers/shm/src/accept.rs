@@ -1,5 +1,5 @@
-//! One message of the shared queue: to the sink, or, for the markers between the two ways and for
-//! what cannot be, to where it belongs. The rules are told in [`crate::receive`].
+//! One message of the shared queue: to the sink, or, for the markers between the two routes and for
+//! what cannot be, to where it belongs. The rules are in [`crate::receive`].
 
 use bowline_base::ring;
 use bowline_base::ring::promote::{SWITCH_ID, read_switch};
@@ -9,9 +9,17 @@ use bowline_base::words::DirectWords;
 use bowline_uct::{AmHeader, AmId, Arrival, Sink, Source};
 
 use crate::hot_senders::Hot;
-use crate::post::{PADDED, TRAILER, VOID_ID};
-use crate::receive::Finding;
+use crate::message::{PADDED, TRAILER, VOID_ID};
 use crate::ring_table::ActiveRing;
+
+/// What a call found that is not a message for the sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// The source wrote what no correct peer writes.
+    Damaged(u32),
+    /// The shared queue is closed.
+    Poisoned,
+}
 
 /// A message of the queue that waits for its source's ring.
 #[derive(Clone, Copy, Debug)]

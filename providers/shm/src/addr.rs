@@ -17,14 +17,14 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 
-use bowline_uct::{AddrReader, AddrWriter, Truncated, Unreachable};
+use bowline_uct::{AddrReader, AddrWriter, Truncated, Unreachable, fnv_64};
 use rustix::process::Pid;
 
 const VERSION: u8 = 1;
 /// In place of a descriptor, for memory without one.
 pub(crate) const NO_FD: u32 = u32::MAX;
 
-/// A process as the kernel tells it apart from every other one of this boot.
+/// A process as the kernel distinguishes it from every other one of this boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     /// Hash of the kernel's boot id: the host, and this start of it.
@@ -35,7 +35,7 @@ pub(crate) struct Process {
     pub(crate) net_ns: u64,
     /// Number in the pid namespace.
     pub(crate) pid: u32,
-    /// Clock ticks after boot at which it started; tells a recycled pid.
+    /// Clock ticks after boot at which it started; distinguishes a recycled pid.
     pub(crate) start_time: u64,
     /// Effective user.
     pub(crate) uid: u32,
@@ -45,7 +45,7 @@ pub(crate) struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) process: Process,
-    /// Tells interfaces of one process apart.
+    /// Distinguishes interfaces of one process.
     pub(crate) instance: u64,
     pub(crate) node: u64,
     pub(crate) fd: u32,
@@ -60,7 +60,7 @@ impl Process {
         let boot = fs::read("/proc/sys/kernel/random/boot_id")?;
         let pid = std::process::id();
         Ok(Self {
-            host: hash(&boot),
+            host: fnv_64(&boot),
             pid_ns: fs::metadata("/proc/self/ns/pid")?.ino(),
             net_ns: bowline_base::doorbell::network_namespace()?,
             pid,
@@ -130,7 +130,7 @@ impl Address {
     }
 
     /// What keeps `me` from sharing memory with the owner of this address, as far as the two
-    /// addresses tell; the kernel may still refuse.
+    /// addresses say; the kernel may still refuse.
     pub(crate) fn compare(&self, me: &Self) -> Result<(), Unreachable> {
         if self.process.host != me.process.host {
             return Err(Unreachable::because(
@@ -219,13 +219,6 @@ fn start_time_in(text: &[u8]) -> Option<u64> {
     fields.nth(18)?.parse().ok()
 }
 
-/// FNV-1a, 64 bits: spreads a boot id over a word. Not a defence against anybody.
-pub(crate) fn hash(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn start_times_tell_processes_apart() {
+    fn start_times_distinguish_processes() {
         let me = start_time(std::process::id()).unwrap().unwrap();
         assert!(start_time(1).unwrap().unwrap() < me);
         let mut child = std::process::Command::new("true").spawn().unwrap();

@@ -6,16 +6,21 @@
 //! key opens ([`crate::rkey`] checks that before), and copies between threads of this process, whose
 //! addresses the kernel does not see ([`crate::lent`]).
 //!
+//! The kernel copies by a string instruction, which is four times slower between aliased addresses
+//! ([`bowline_base::copy`]). Such bytes make a stop in a bounce buffer, which is aliased with neither side.
+//!
 //! A transfer loops, since one call moves at most `0x7ffff000` bytes and 1024 pieces and may stop
 //! anywhere in between; it continues where the kernel stopped.
 
 use std::io;
 
+use bowline_base::copy::copy_bytes;
+use bowline_base::copy::is_aliased;
 use bowline_uct::LocalSlice;
 use rustix::fd::BorrowedFd;
 use rustix::process::Pid;
 
-/// Which way the bytes go.
+/// The direction in which the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     /// From the peer to here.
@@ -66,12 +71,37 @@ const SEGMENT: usize = 8 << 20;
 /// cost nothing measurable against the copy.
 const PIECES: usize = 32;
 
+/// Bytes between aliased addresses from which one copy more is the shorter way.
+const ALIASED: usize = 1024;
+/// Bytes that go through a bounce buffer at once: as many as stay in a processor's second cache.
+const BOUNCE: usize = 64 << 10;
+/// A page, whose half is the furthest that two addresses are apart in their low bits.
+const PAGE: usize = 4096;
+
+/// Memory for bytes between aliased addresses. Nothing of it is there before it is used.
+#[derive(Debug)]
+pub(crate) struct BounceBuffer(Box<[u8]>);
+
+impl BounceBuffer {
+    pub(crate) fn new() -> Self {
+        Self(vec![0; BOUNCE + PAGE].into())
+    }
+
+    /// `len` bytes of it that are aliased neither with the peer's memory at `remote` nor with what is aliased with that.
+    fn beside(&mut self, remote: usize, len: usize) -> &mut [u8] {
+        let wanted = remote.wrapping_add(PAGE / 2);
+        let skip = wanted.wrapping_sub(self.0.as_ptr().addr()) % PAGE;
+        &mut self.0[skip..skip + len]
+    }
+}
+
 /// Moves the bytes of `local`, in order, from or to `remote`.
 pub(crate) fn transfer(
     direction: Direction,
     target: Target<'_>,
     local: &[LocalSlice],
     remote: u64,
+    bounce: &mut BounceBuffer,
 ) -> Result<(), Stopped> {
     let (pid, segment) = match target {
         Target::Process(pid) => (pid, CALL_MAX),
@@ -80,9 +110,10 @@ pub(crate) fn transfer(
     let mut moved = 0usize;
     let mut cursor = Cursor { pieces: local, skip: 0 };
     loop {
+        let there = remote.wrapping_add(moved as u64);
         let mut iov = [EMPTY; PIECES];
-        let (count, bytes) = cursor.fill(&mut iov, segment);
-        if bytes == 0 {
+        let next = cursor.fill(&mut iov, segment, (direction, there as usize));
+        if next == Next::End {
             return Ok(());
         }
         if let Target::Watched(_, pidfd) = target
@@ -90,7 +121,15 @@ pub(crate) fn transfer(
         {
             return Err(Stopped { moved, reason: Reason::Gone });
         }
-        match one_call(direction, pid, &iov[..count], remote.wrapping_add(moved as u64), bytes) {
+        let outcome = match next {
+            Next::Pieces { count, bytes } => one_call(direction, pid, &iov[..count], there, bytes),
+            Next::Aliased { at, len } => {
+                let through = bounce.beside(there as usize, len);
+                bounced(direction, pid, at, through, there)
+            }
+            Next::End => unreachable!("returned above"),
+        };
+        match outcome {
             Ok(n) => {
                 moved += n;
                 cursor.advance(n);
@@ -98,6 +137,30 @@ pub(crate) fn transfer(
             Err(reason) => return Err(Stopped { moved, reason }),
         }
     }
+}
+
+/// Moves bytes between the piece of memory at `at` and the peer's, through `bounce`. Returns how many, at most as many as
+/// that has.
+fn bounced(
+    direction: Direction,
+    pid: Pid,
+    at: *mut u8,
+    bounce: &mut [u8],
+    remote: u64,
+) -> Result<usize, Reason> {
+    if direction == Direction::Write {
+        // SAFETY: the piece is readable for as many bytes, as the caller of the operation promised, and is not the
+        // bounce buffer, which no operation names.
+        unsafe { copy_bytes(at, bounce.as_mut_ptr(), bounce.len()) };
+    }
+    let iov = [libc::iovec { iov_base: bounce.as_mut_ptr().cast(), iov_len: bounce.len() }];
+    let n = one_call(direction, pid, &iov, remote, bounce.len())?;
+    if direction == Direction::Read {
+        let n = n.min(bounce.len());
+        // SAFETY: as above, the piece being writable.
+        unsafe { copy_bytes(bounce.as_ptr(), at, n) };
+    }
+    Ok(n)
 }
 
 /// Whether the kernel lets us read `expected.len()` bytes at `remote` of `pid`, and they are
@@ -128,7 +191,6 @@ pub fn read_own(from: &[u8], into: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the process behind `pidfd` has ended.
 pub(crate) fn process_ended(pidfd: BorrowedFd<'_>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
@@ -147,9 +209,25 @@ struct Cursor<'a> {
     skip: usize,
 }
 
+/// What a transfer has to move next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// So many pieces, which are described, and their bytes.
+    Pieces { count: usize, bytes: usize },
+    /// Bytes of one piece, which are aliased with their place in the peer's memory.
+    Aliased { at: *mut u8, len: usize },
+    /// Nothing.
+    End,
+}
+
 impl Cursor<'_> {
-    /// Describes the next pieces, at most `limit` bytes. Returns how many and their bytes.
-    fn fill(&self, iov: &mut [libc::iovec; PIECES], limit: usize) -> (usize, usize) {
+    /// Describes the next pieces, at most `limit` bytes, which are to go this way from or to an address of the peer's.
+    fn fill(
+        &self,
+        iov: &mut [libc::iovec; PIECES],
+        limit: usize,
+        (direction, remote): (Direction, usize),
+    ) -> Next {
         let (mut count, mut bytes, mut skip) = (0, 0usize, self.skip);
         for piece in self.pieces {
             if count == PIECES || bytes == limit {
@@ -159,13 +237,24 @@ impl Cursor<'_> {
             if len > 0 {
                 // `wrapping_add` stays in the piece since `skip <= piece.len()`.
                 let start = piece.as_ptr().wrapping_add(skip);
+                let (here, there) = (start.addr(), remote.wrapping_add(bytes));
+                let aliased = match direction {
+                    Direction::Read => is_aliased(there, here),
+                    Direction::Write => is_aliased(here, there),
+                };
+                if len >= ALIASED && aliased {
+                    if count == 0 {
+                        return Next::Aliased { at: start, len: len.min(BOUNCE) };
+                    }
+                    break;
+                }
                 iov[count] = libc::iovec { iov_base: start.cast(), iov_len: len };
                 count += 1;
                 bytes += len;
             }
             skip = 0;
         }
-        (count, bytes)
+        if bytes == 0 { Next::End } else { Next::Pieces { count, bytes } }
     }
 
     fn advance(&mut self, mut n: usize) {
@@ -246,9 +335,44 @@ mod tests {
                 unsafe { LocalSlice::of_recv(p, 0, len) }.unwrap()
             })
             .collect();
-        transfer(Direction::Read, target, &local, address).unwrap();
+        transfer(Direction::Read, target, &local, address, &mut BounceBuffer::new()).unwrap();
         let got: Vec<u8> = parts.into_iter().flat_map(|p| p.into_owned().unwrap()).collect();
         assert_eq!(got, source[..got.len()]);
+    }
+
+    #[test]
+    fn aliased_bytes_come_whole_in_either_direction() {
+        let lengths = [ALIASED - 1, ALIASED, 5000, BOUNCE, 2 * BOUNCE + 77];
+        let longest = 2 * BOUNCE + 77 + 3 * PAGE;
+        for (len, behind) in lengths.into_iter().flat_map(|len| [(len, 1), (len, 16), (len, 63)]) {
+            for direction in [Direction::Read, Direction::Write] {
+                let mut from: Vec<u8> = (0..longest).map(|i| (i * 7 + i / 251) as u8).collect();
+                let mut to = vec![0u8; longest];
+                let skip = (from.as_ptr().addr() + behind).wrapping_sub(to.as_ptr().addr()) % PAGE;
+                assert!(is_aliased(from.as_ptr().addr(), to.as_ptr().addr() + skip));
+                let (source, target) = (from.as_mut_ptr(), to[skip..].as_mut_ptr());
+                let (local, remote) = match direction {
+                    Direction::Read => (target, source),
+                    Direction::Write => (source, target),
+                };
+                // A short piece in front and one of no bytes: neither hides the aliased one.
+                // SAFETY: both vectors have more bytes than that, and are left alone until the transfer has ended.
+                let pieces = unsafe {
+                    [
+                        LocalSlice::from_raw(local, 100),
+                        LocalSlice::from_raw(local.add(100), 0),
+                        LocalSlice::from_raw(local.add(100), len),
+                    ]
+                };
+                let mut bounce = BounceBuffer::new();
+                let remote = remote.addr() as u64;
+                transfer(direction, Target::Process(me()), &pieces, remote, &mut bounce).unwrap();
+                assert_eq!(to[skip..skip + 100 + len], from[..100 + len], "{len} {behind}");
+                assert!(to[..skip].iter().chain(&to[skip + 100 + len..]).all(|&byte| byte == 0));
+                let used = bounce.0.iter().any(|&byte| byte != 0);
+                assert_eq!(used, len >= ALIASED, "{len} bytes through the buffer");
+            }
+        }
     }
 
     #[test]
@@ -269,14 +393,16 @@ mod tests {
         let data = SendBuf::owned(vec![5; 2 * page]);
         // SAFETY: the buffer is kept, and left alone, until the operation has ended.
         let whole = [unsafe { LocalSlice::of_send(&data, 0, 2 * page) }.unwrap()];
-        let stop = transfer(Direction::Write, Target::Process(me()), &whole, map as u64);
+        let mut bounce = BounceBuffer::new();
+        let target = Target::Process(me());
+        let stop = transfer(Direction::Write, target, &whole, map as u64, &mut bounce);
         assert_eq!(stop, Err(Stopped { moved: page, reason: Reason::Fault }));
         // SAFETY: the first page, which nothing refers to any more.
         unsafe { rustix::mm::munmap(map, page) }.unwrap();
     }
 
     #[test]
-    fn the_probe_tells_a_stranger_by_its_word() {
+    fn the_probe_recognises_another_process_by_its_word() {
         let word = 0x1234_5678_9abc_def0u64;
         let at = (&raw const word) as u64;
         assert_eq!(probe(me(), at, word), Ok(true));
@@ -297,7 +423,9 @@ mod tests {
         let data = SendBuf::owned(vec![1; 8]);
         // SAFETY: the buffer is kept, and left alone, until the operation has ended.
         let piece = [unsafe { LocalSlice::of_send(&data, 0, 8) }.unwrap()];
-        let stop = transfer(Direction::Write, Target::Watched(pid, fd.as_fd()), &piece, 4096);
+        let target = Target::Watched(pid, fd.as_fd());
+        let mut bounce = BounceBuffer::new();
+        let stop = transfer(Direction::Write, target, &piece, 4096, &mut bounce);
         assert_eq!(stop, Err(Stopped { moved: 0, reason: Reason::Gone }));
     }
 }

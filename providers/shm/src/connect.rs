@@ -1,4 +1,4 @@
-//! Endpoints: finding a peer's memory, taking a seat in it, and asking the kernel what it allows.
+//! Endpoints: finding a peer's memory, joining its senders, and asking the kernel what it allows.
 //!
 //! A peer of the same node memory is there already. The memory of a peer from another one is
 //! opened by its descriptor ([`crate::foreign`]), and this rank takes an entry of the peer's guest
@@ -19,26 +19,21 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::addr::{Address, NO_FD};
 use crate::area::Area;
-use crate::endpoint::{Cma, Condition, Endpoint, Intent, Seat};
+use crate::cma;
+use crate::endpoint::{Cma, Condition, Endpoint, Intent, Membership};
+use crate::foreign::{self, Foreign};
 use crate::iface::ShmIface;
 use crate::layout::{GuestEntry, guest};
 use crate::lent::Lent;
-use crate::{cma, foreign};
-
-/// Another node memory that was opened here.
-#[derive(Debug)]
-pub(crate) struct Foreign {
-    pub(crate) job: JobMemory,
-}
 
 impl ShmIface {
-    pub(crate) fn look_at(&self, address: &[u8]) -> Result<(), Unreachable> {
+    pub(crate) fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
         let address = Address::unpack(address).map_err(|e| Unreachable::because(e.to_string()))?;
         address.compare(&self.me)?;
         if address.node != self.me.node
             && !self.nodes.iter().any(|n| n.job.node_id() == address.node)
         {
-            // The descriptor is closed again; connecting opens it for good.
+            // The descriptor is closed again; connecting opens it to stay.
             foreign::take(&self.me.process, &address.process, address.fd).map(drop).map_err(
                 |error| {
                     Unreachable::because(foreign::refusal("the memory", &address.process, &error))
@@ -48,7 +43,7 @@ impl ShmIface {
         Ok(())
     }
 
-    pub(crate) fn connect_to(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+    pub(crate) fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let address = Address::unpack(address).map_err(|e| OpenError::BadAddress(e.to_string()))?;
         let known =
             self.eps.iter().position(|e| e.leads_to(address.node, address.local, address.instance));
@@ -83,7 +78,7 @@ impl ShmIface {
         if job.is_dead(address.local) {
             return Err(OpenError::PeerFailed(PeerFailure::Died));
         }
-        // Everything that can fail comes before the seat is taken, so that none is lost.
+        // Everything that can fail comes before the entry of a guest is taken, so that none is lost.
         let bell = Doorbell::of_job(&job, address.local)
             .ok_or_else(|| OpenError::BadAddress("there is no such rank".to_owned()))?;
         let pidfd = if address.node == self.me.node {
@@ -100,11 +95,11 @@ impl ShmIface {
             })?;
         }
         let cma = self.permission(&address)?;
-        let (seat, source, intent) = self.take_seat(&area)?;
+        let (membership, source, intent) = self.join(&area)?;
         let queue = match seq::attach(area.scmp_words(), address.local as u16, source as u16) {
             Ok(queue) => queue,
             Err(error) => {
-                leave_seat(&area, seat);
+                membership.leave(&area);
                 return Err(OpenError::BadAddress(error.to_string()));
             }
         };
@@ -121,7 +116,7 @@ impl ShmIface {
             queue,
             intent,
             source,
-            seat,
+            membership,
             cma,
             lent: (cma == Cma::Here).then(|| Lent::of(address.instance)).flatten(),
             refuse_after: self.options.refuse_cma_after,
@@ -132,7 +127,7 @@ impl ShmIface {
             node: address.node,
             area,
         };
-        if seat == Seat::Member {
+        if membership == Membership::Member {
             endpoint.area.known().set(self.me.local, true);
             // SeqCst: pairs with the fence in the drop of the peer's interface, rule 1 of `Senders`.
             fence(Ordering::SeqCst);
@@ -155,12 +150,12 @@ impl ShmIface {
             None => {
                 self.eps.push(endpoint);
                 self.process_rkeys.push(None);
-                // So that nothing is allocated where room is asked for.
+                // So that nothing is allocated where space is asked for.
                 self.wants.reserve(self.eps.len());
                 self.eps.len() as u32 - 1
             }
         };
-        if seat != Seat::Member {
+        if membership != Membership::Member {
             let e = &self.eps[index as usize];
             e.area.bump_attention();
             e.bell.ring();
@@ -173,16 +168,15 @@ impl ShmIface {
         if address.node == self.me.node {
             return (address.local < self.ranks()).then_some(Source(address.local));
         }
-        let seat = self.guests.iter().position(|guest| {
+        let index = self.guests.iter().position(|guest| {
             guest.as_ref().is_some_and(|guest| {
                 (guest.node, guest.local, guest.instance)
                     == (address.node, address.local, address.instance)
             })
         })?;
-        Some(Source(self.ranks() + seat as u32))
+        Some(Source(self.ranks() + index as u32))
     }
 
-    /// The node memory in which `address` lies.
     fn node_of(&mut self, address: &Address) -> Result<JobMemory, OpenError> {
         if address.node == self.me.node {
             return Ok(self.area.job().clone());
@@ -250,14 +244,14 @@ impl ShmIface {
         }
     }
 
-    /// Our number, our seat and our intent word in the queues of `area`.
-    fn take_seat(&self, area: &Area) -> Result<(Seat, u32, Intent), OpenError> {
+    /// How we are a sender there, our number and our intent word in the queues of `area`.
+    fn join(&self, area: &Area) -> Result<(Membership, u32, Intent), OpenError> {
         if area.job().node_id() == self.me.node {
             let control = self.control();
             // SAFETY: the word lies in the control blocks of our own node memory, which the
             // endpoint's area, a member's, keeps mapped.
             let intent = unsafe { Intent::new(&control.intent) };
-            return Ok((Seat::Member, self.me.local, intent));
+            return Ok((Membership::Member, self.me.local, intent));
         }
         for index in 0..area.parameters().guests {
             let Some(entry) = area.guest(index) else { break };
@@ -265,7 +259,7 @@ impl ShmIface {
                 self.fill_in(entry);
                 // SAFETY: the word lies in the peer's area, which the endpoint keeps mapped.
                 let intent = unsafe { Intent::new(&entry.intent) };
-                return Ok((Seat::Guest(index), area.job().ranks() + index, intent));
+                return Ok((Membership::Guest(index), area.job().ranks() + index, intent));
             }
         }
         Err(OpenError::Limit(format!(
@@ -303,12 +297,12 @@ impl ShmIface {
         entry.local.store(self.me.local, Ordering::Relaxed);
         entry.intent.store(0, Ordering::Relaxed);
         entry.waiting.store(0, Ordering::Relaxed);
-        // Release pairs with the Acquire in `slow_path::look_at_guests`: publishes the identity.
-        entry.state.store(guest::SEATED, Ordering::Release);
+        // Release pairs with the Acquire in `slow_path::check_guests`: publishes the identity.
+        entry.state.store(guest::JOINED, Ordering::Release);
     }
 
-    /// Whether the peer of `ep` is alive, asked of whoever knows it now.
-    pub(crate) fn check_peer(&mut self, ep: EpId) -> Result<(), bowline_uct::PostError> {
+    /// Whether the peer of `ep` is alive, asked of what knows it now.
+    pub(crate) fn check(&mut self, ep: EpId) -> Result<(), bowline_uct::PostError> {
         let e = self.eps.get(ep.0 as usize).ok_or(bowline_uct::PostError::BadEndpoint)?;
         if let Some(error) = e.refusal() {
             return Err(error);
@@ -328,7 +322,7 @@ impl ShmIface {
             return Err(bowline_uct::PostError::PeerFailed);
         }
         if ended {
-            // Tell the whole node: who is not launched by Bowline has nobody else to do it.
+            // The whole node is notified: nothing else reports a rank that Bowline did not launch.
             job.mark_dead(local);
         }
         if job.is_dead(local) {
@@ -336,16 +330,5 @@ impl ShmIface {
             return Err(bowline_uct::PostError::PeerFailed);
         }
         Ok(())
-    }
-}
-
-/// Gives an entry back that is not used any more.
-pub(crate) fn leave_seat(area: &Area, seat: Seat) {
-    if let Seat::Guest(index) = seat
-        && let Some(entry) = area.guest(index)
-    {
-        // Release pairs with the Acquire in `look_at_guests`.
-        entry.state.store(guest::LEFT, Ordering::Release);
-        area.bump_attention();
     }
 }

@@ -1,15 +1,14 @@
 //! The transport contract, method by method, and where each is done: [`crate::post`] (messages
 //! out), [`crate::progress`] (messages in), [`crate::rma`] (one-sided operations),
-//! [`crate::md`] (memory), [`crate::wait`] (room and sleep), [`crate::connect`] (endpoints). No
+//! [`crate::md`] (memory), [`crate::wait`] (space and sleep), [`crate::connect`] (endpoints). No
 //! work is done here.
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr, MemError,
-    MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RkeyId, SignalSafe,
-    SignalSink, Sink, Source, TagOffload, Token, Unreachable, lacks,
+    Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr, MemError, MemHandle,
+    MemoryDomain, PeerFailure, PostError, RkeyId, SignalSafe, Source, TagOffload, forward, lacks,
 };
 
 use crate::addr::Address;
@@ -63,11 +62,11 @@ impl MemoryDomain for ShmIface {
     }
 
     fn rkey_ptr(&self, rkey: RkeyId, remote: u64, len: usize) -> Option<View<'_>> {
-        self.rkeys.get(rkey.0)?.access.mapped(remote, len)
+        self.rkeys.get(rkey)?.mapped(remote, len)
     }
 
     fn puts_end_last(&self, rkey: RkeyId) -> bool {
-        self.rkeys.get(rkey.0).is_some_and(|key| matches!(key.access, Access::Mapped { .. }))
+        self.rkeys.get(rkey).is_some_and(|access| matches!(access, Access::Mapped { .. }))
     }
 
     fn rkey_release(&mut self, rkey: RkeyId) {
@@ -86,20 +85,17 @@ impl MemoryDomain for ShmIface {
 unsafe impl Iface for ShmIface {
     lacks! { explain am_zcopy }
 
+    // Its own methods of these names.
+    forward! {
+        [this => this] reachable connect am_short am_bcopy flush flush_all want_writable progress check
+    }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
 
     fn address(&self) -> Vec<u8> {
         self.me.pack()
-    }
-
-    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
-        self.look_at(address)
-    }
-
-    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
-        self.connect_to(address)
     }
 
     fn source_of(&self, address: &[u8]) -> Option<Source> {
@@ -117,53 +113,10 @@ unsafe impl Iface for ShmIface {
         }
     }
 
-    #[inline]
-    fn am_short(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        payload: &[u8],
-    ) -> Result<(), PostError> {
-        self.post_short(ep, id, header, payload)
-    }
-
-    fn am_bcopy(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-    ) -> Result<usize, PostError> {
-        self.post_bcopy(ep, id, header, max_len, pack)
-    }
-
-    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        self.flush_one(ep, token)
-    }
-
-    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
-        self.flush_every(token)
-    }
-
     fn fence(&mut self) -> Result<(), PostError> {
         // SeqCst, as in `flush_one`: stores and loads of the mapped operations before and after.
         fence(Ordering::SeqCst);
         Ok(())
-    }
-
-    fn want_writable(&mut self, ep: EpId) {
-        self.want(ep);
-    }
-
-    #[inline]
-    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        self.glance(sink, budget)
-    }
-
-    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
-        self.check_peer(ep)
     }
 
     fn invalidate(&mut self, ep: EpId) {
@@ -176,13 +129,8 @@ unsafe impl Iface for ShmIface {
 }
 
 impl KeptArrivals for ShmIface {
-    fn release(&mut self, _desc: Desc) {
-        // No arrival carries a descriptor.
-    }
-
-    fn desc_view(&self, _desc: Desc) -> Option<View<'_>> {
-        None
-    }
+    // No arrival carries a descriptor.
+    lacks! { release desc_view }
 }
 
 impl TagOffload for ShmIface {
@@ -190,7 +138,5 @@ impl TagOffload for ShmIface {
 }
 
 impl SignalSafe for ShmIface {
-    fn progress_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
-        self.take_signal_safe(sink, budget)
-    }
+    forward! { [this => this] progress_signal_safe }
 }

@@ -1,6 +1,6 @@
 //! The sending side towards one peer.
 //!
-//! An endpoint holds two ways to the peer's receive memory: its shared queue, always, and one of
+//! An endpoint holds two routes to the peer's receive memory: its shared queue, always, and one of
 //! its rings once this sender is hot; [`bowline_base::ring::promote`] has the rules by which it
 //! goes from one to the other. It is numbered by its [`EpId`](bowline_uct::EpId).
 //!
@@ -25,13 +25,14 @@ use std::sync::Arc;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::ring::promote::Sending;
 use bowline_base::scmp::seq;
-use bowline_base::sync::atomic::{AtomicU32, AtomicU64};
+use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bowline_base::words::DirectWords;
 use bowline_uct::{PeerFailure, PostError};
 use rustix::process::Pid;
 
 use crate::addr::Process;
 use crate::area::Area;
+use crate::layout::guest;
 use crate::lent::Lent;
 
 /// Whether an endpoint may be used.
@@ -64,11 +65,24 @@ pub(crate) enum Cma {
 
 /// Where the peer sees us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seat {
+pub(crate) enum Membership {
     /// As a rank of the same node memory.
     Member,
     /// As a guest, with this entry of its table.
     Guest(u32),
+}
+
+impl Membership {
+    /// Gives the entry in the table of `area` back, which is not used any more.
+    pub(crate) fn leave(self, area: &Area) {
+        if let Self::Guest(index) = self
+            && let Some(entry) = area.guest(index)
+        {
+            // Release pairs with the Acquire in `check_guests`.
+            entry.state.store(guest::LEFT, Ordering::Release);
+            area.bump_attention();
+        }
+    }
 }
 
 /// A word in shared memory, found once and kept by its address.
@@ -83,7 +97,7 @@ unsafe impl<T: Sync> Send for SharedWord<T> {}
 
 impl<T> SharedWord<T> {
     /// # Safety
-    /// - Whoever keeps the value must keep the mapping of `word` alive as long.
+    /// - The holder of the value must keep the mapping of `word` alive as long.
     pub(crate) unsafe fn new(word: &T) -> Self {
         Self(NonNull::from(word))
     }
@@ -99,10 +113,10 @@ impl<T> SharedWord<T> {
 /// which keeps the mapping.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    /// Which way the next message goes; `Queue` while the condition is not `Open`, so that a
+    /// Which route the next message takes; `Queue` while the condition is not `Open`, so that a
     /// post looks at the condition only where it has time.
     pub(crate) sending: Sending<DirectWords>,
-    /// The way of an endpoint that is not open, kept because a ring that we own must be given
+    /// The route of an endpoint that is not open, kept because a ring that we own must be given
     /// back in order.
     pub(crate) stash: Sending<DirectWords>,
     /// Where to ring after a message.
@@ -112,7 +126,7 @@ pub(crate) struct Endpoint {
     pub(crate) serial: u64,
     /// Messages by the shared queue since the last ring was asked for.
     pub(crate) by_queue: u32,
-    /// The longest message that was refused since there was room, and the generation of the queue
+    /// The longest message that was refused since there was space, and the generation of the queue
     /// that refused it.
     pub(crate) refused_len: usize,
     pub(crate) refused_at: Option<u32>,
@@ -120,7 +134,7 @@ pub(crate) struct Endpoint {
     pub(crate) intent: Intent,
     /// Our number at the peer.
     pub(crate) source: u32,
-    pub(crate) seat: Seat,
+    pub(crate) membership: Membership,
     pub(crate) cma: Cma,
     /// What a thread rank has lent.
     pub(crate) lent: Option<Arc<Lent>>,
@@ -139,14 +153,20 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// The error of a post on an endpoint that is not open.
-    #[cold]
+    #[inline(always)]
     pub(crate) fn refusal(&self) -> Option<PostError> {
+        // One comparison where it is open.
+        if matches!(self.condition, Condition::Open) { None } else { Some(self.not_open()) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn not_open(&self) -> PostError {
         match self.condition {
-            Condition::Open => None,
-            Condition::Dormant | Condition::Over(_) | Condition::Vacant => {
-                Some(PostError::BadEndpoint)
+            Condition::Failed(_) => PostError::PeerFailed,
+            Condition::Open | Condition::Dormant | Condition::Over(_) | Condition::Vacant => {
+                PostError::BadEndpoint
             }
-            Condition::Failed(_) => Some(PostError::PeerFailed),
         }
     }
 
@@ -163,7 +183,7 @@ impl Endpoint {
 
     /// The peer's local rank in this node memory, if it is a member of it.
     pub(crate) fn member(&self) -> Option<u32> {
-        let leads = self.seat == Seat::Member && self.condition != Condition::Vacant;
+        let leads = self.membership == Membership::Member && self.condition != Condition::Vacant;
         leads.then(|| self.area.local())
     }
 
@@ -213,16 +233,16 @@ impl Endpoint {
     /// Gives a ring back whose receiver wants it for somebody else. Whether that is done; else
     /// the ring is full and it must be tried again.
     pub(crate) fn give_ring_back(&mut self) -> bool {
-        let way = match self.condition {
+        let route = match self.condition {
             Condition::Open => &mut self.sending,
             _ => &mut self.stash,
         };
-        let Sending::Ring(ring) = way else { return true };
+        let Sending::Ring(ring) = route else { return true };
         ring.refresh();
         if !ring.evicted() || ring.is_damaged() {
             return true;
         }
-        let done = way.end();
+        let done = route.end();
         if done {
             self.by_queue = 0;
         }
@@ -230,14 +250,14 @@ impl Endpoint {
     }
 
     /// Whether an operation that was refused may succeed now.
-    pub(crate) fn has_room(&mut self) -> bool {
+    pub(crate) fn has_space(&mut self) -> bool {
         if self.condition != Condition::Open {
             return true;
         }
         match &mut self.sending {
             Sending::Ring(ring) if ring.is_damaged() => true,
             Sending::Ring(ring) => {
-                ring.has_room()
+                ring.has_space()
                     && (self.refused_len <= bowline_base::ring::MAX_INLINE
                         || ring.reserve_data(self.refused_len).is_some())
             }

@@ -3,16 +3,23 @@
 //!
 //! `pidfd_getfd` (Linux 5.6) first, which names the process for certain; else the link
 //! `/proc/PID/fd/N`, after which the start time is compared, so that a recycled pid is noticed.
-//! What comes out is a descriptor of unknown contents: whoever maps it verifies its seals and its
+//! What comes out is a descriptor of unknown contents: the process that maps it verifies its seals and its
 //! identity.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use bowline_base::job::JobMemory;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags};
 
 use crate::addr::Process;
+
+/// Another node memory that was opened here.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    pub(crate) job: JobMemory,
+}
 
 /// Opens a pidfd of `process`, which is the process meant and not a later one with its number.
 ///
@@ -57,7 +64,7 @@ pub(crate) fn take(me: &Process, process: &Process, fd: u32) -> io::Result<Owned
     let pidfd = watch(process)?;
     match rustix::process::pidfd_getfd(pidfd.as_fd(), number, PidfdGetfdFlags::empty()) {
         Ok(fd) => Ok(fd),
-        // The two ways ask the same permission of the kernel, but a system call filter may know
+        // The two calls ask the same permission of the kernel, but a system call filter may know
         // only one of them.
         Err(first) => by_link(process, number).map_err(|_| first.into()),
     }

@@ -5,24 +5,13 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_uct::{
-    Arrival, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure,
-    RemoteSlice, Sink, Source, Token, Verdict, Wakeup,
+    AtomicOp, AtomicWidth, Discard, Iface, LocalSlice, MemoryDomain, OneSided, RemoteSlice, Token,
+    Wakeup,
 };
 
 use crate::addr::{Address, Process};
 use crate::layout::GuestEntry;
 use crate::{ShmIface, ShmOptions};
-
-struct Ignore;
-
-impl Sink for Ignore {
-    fn am(&mut self, _: Arrival<'_>) -> Verdict {
-        Verdict::Consumed
-    }
-    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
-    fn writable(&mut self, _: EpId) {}
-    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
-}
 
 fn options() -> ShmOptions {
     ShmOptions {
@@ -61,16 +50,16 @@ pub fn address(bytes: &[u8]) {
     let member = Address { node: iface.me.node, ..local };
     let named = Address { instance: other.me.instance, ..member };
     for address in [address, local, member, named] {
-        let stranger = address.process.pid != me.pid;
+        let foreign = address.process.pid != me.pid;
         let packed = address.pack();
         let _ = iface.source_of(&packed);
-        if !stranger {
+        if !foreign {
             let _ = iface.reachable(&packed);
             if let Ok(ep) = iface.connect(&packed) {
                 iface.disconnect(ep);
             }
         }
-        iface.progress(&mut Ignore, 8);
+        iface.progress(&mut Discard, 8);
     }
 }
 
@@ -100,7 +89,7 @@ pub fn rkey(bytes: &[u8]) {
         let _ = reader.rkey_ptr(rkey, address, 16);
     }
     reader.rkey_release(rkey);
-    reader.progress(&mut Ignore, 8);
+    reader.progress(&mut Discard, 8);
 }
 
 /// The words of an entry of the guest table, as somebody else writes them, and then as they are while
@@ -124,7 +113,7 @@ pub fn guest_entry(bytes: &[u8]) {
         }
         iface.area.bump_attention();
         for _ in 0..8 {
-            iface.progress(&mut Ignore, 8);
+            iface.progress(&mut Discard, 8);
         }
         let _ = iface.arm(false);
         iface.disarm();

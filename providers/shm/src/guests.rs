@@ -1,7 +1,7 @@
-//! Peers from other node memories: those who have a seat here, and those at whom this rank has
+//! Peers from other node memories: those that are guests here, and those at whom this rank has
 //! one. No launcher watches them for us; [`crate::watch`] calls our attention when one has ended.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::sync::atomic::Ordering;
@@ -9,58 +9,26 @@ use bowline_uct::{EpId, PeerFailure};
 
 use crate::addr::{Address, NO_FD, Process};
 use crate::area::Area;
-use crate::endpoint::Seat;
+use crate::endpoint::Membership;
 use crate::iface::ShmIface;
 use crate::layout::guest;
-use crate::slow_path::Presence;
+use crate::source::{Guest, Presence};
 use crate::{cma, foreign};
 
-/// A peer from another node memory that has a seat here.
-#[derive(Debug)]
-pub(crate) struct Guest {
-    pub(crate) node: u64,
-    pub(crate) local: u32,
-    pub(crate) instance: u64,
-    process: Process,
-    pidfd: Option<OwnedFd>,
-    /// This process was out of descriptors, threads or memory when the guest was to be watched; it is
-    /// tried again.
-    short: bool,
-    bell: Option<Doorbell>,
-    /// Its own area, if it could be opened.
-    area: Option<Area>,
-}
-
-impl Guest {
-    /// Makes the guest look around.
-    pub(crate) fn call(&self) {
-        if let Some(area) = &self.area {
-            area.bump_attention();
-        }
-        self.ring();
-    }
-
-    pub(crate) fn ring(&self) {
-        if let Some(bell) = &self.bell {
-            bell.ring();
-        }
-    }
-}
-
 impl ShmIface {
-    pub(crate) fn look_at_guests(&mut self) {
+    pub(crate) fn check_guests(&mut self) {
         for index in 0..self.guests.len() {
             let Some(entry) = self.area.guest(index as u32) else { break };
             // Acquire pairs with the Release in `fill_in` and in the guest's closing.
             match entry.state.load(Ordering::Acquire) {
-                guest::SEATED if self.guests[index].is_none() => {
+                guest::JOINED if self.guests[index].is_none() => {
                     // Relaxed, each read once: published by the state.
                     let address = Address {
                         process: Process {
                             pid: entry.pid.load(Ordering::Relaxed),
                             start_time: entry.start_time.load(Ordering::Relaxed),
                             uid: entry.uid.load(Ordering::Relaxed),
-                            // A guest has compared these with ours before it took the seat.
+                            // A guest has compared these with ours before it took the entry.
                             ..self.me.process
                         },
                         instance: entry.instance.load(Ordering::Relaxed),
@@ -162,14 +130,14 @@ impl ShmIface {
         self.unwatched
     }
 
-    /// Tells a guest whether it can be woken.
+    /// Lets a guest know whether it can be woken.
     fn answer_guest(&mut self, index: usize, seen: bool) {
         let Some(entry) = self.area.guest(index as u32) else { return };
         let (from, to) = if seen {
-            // It may have been told otherwise before.
-            ([guest::SEATED, guest::UNSEEN], guest::WELCOME)
+            // It may have read otherwise before.
+            ([guest::JOINED, guest::UNSEEN], guest::WELCOME)
         } else {
-            ([guest::SEATED; 2], guest::UNSEEN)
+            ([guest::JOINED; 2], guest::UNSEEN)
         };
         for before in from {
             // Release pairs with the Acquire in the guest's `announce_waiting`. A guest that has left
@@ -191,7 +159,7 @@ impl ShmIface {
         }
         for index in 0..self.eps.len() {
             let e = &self.eps[index];
-            let ended = e.seat != Seat::Member
+            let ended = e.membership != Membership::Member
                 && e.lives()
                 && (e.area.job().is_dead(e.area.local())
                     || e.pidfd.as_ref().is_some_and(|pidfd| cma::process_ended(pidfd.as_fd())));
@@ -202,7 +170,7 @@ impl ShmIface {
     }
 
     /// Makes a guest's entry free for the next one.
-    pub(crate) fn free_seat(&mut self, source: u32) {
+    pub(crate) fn free_guest(&mut self, source: u32) {
         let Some(index) = source.checked_sub(self.ranks()) else { return };
         if let Some(guest) = self.guests[index as usize].take() {
             self.mappings.forget(&guest.process);
@@ -214,7 +182,7 @@ impl ShmIface {
             // Relaxed: published by the state.
             entry.intent.store(0, Ordering::Relaxed);
             entry.waiting.store(0, Ordering::Relaxed);
-            // Release pairs with the claim in `take_seat`.
+            // Release pairs with the claim in `join`.
             entry.state.store(guest::FREE, Ordering::Release);
         }
     }

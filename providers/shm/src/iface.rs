@@ -8,26 +8,25 @@ use std::os::fd::AsRawFd;
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::job::{JobError, JobMemory, RankState};
-use bowline_base::slab::Slab;
 use bowline_base::sync::atomic::{AtomicU32, Ordering, fence};
 use bowline_base::{ring, scmp};
-use bowline_uct::runtime::WritableList;
+use bowline_uct::runtime::{KeyTable, WritableList};
 use bowline_uct::{
     AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure, RkeyId, Token,
 };
 
 use crate::addr::{Address, NO_FD, Process};
 use crate::area::Area;
-use crate::connect::Foreign;
-use crate::endpoint::{Endpoint, Seat, SharedWord};
-use crate::guests::Guest;
+use crate::cma::BounceBuffer;
+use crate::endpoint::{Endpoint, Membership, SharedWord};
+use crate::foreign::Foreign;
 use crate::layout::{Parameters, guest, state};
 use crate::md::Memories;
+use crate::message::MAX_SHORT;
 use crate::options::ShmOptions;
-use crate::post::MAX_SHORT;
 use crate::receive::Receiver;
-use crate::rkey::{Mappings, Rkey};
-use crate::slow_path::{Grave, News, Presence};
+use crate::rkey::{Access, Mappings};
+use crate::source::{FailureReport, Guest, LostSource, Presence};
 use crate::watch::Watch;
 
 bowline_base::counters! {
@@ -55,7 +54,7 @@ bowline_base::counters! {
         cma_refused,
         /// Peers found dead, closed or damaged.
         peers_lost,
-        /// Peers rung out of their sleep because they waited for room.
+        /// Peers rung out of their sleep because they waited for space.
         space_rings,
     }
 }
@@ -76,17 +75,19 @@ pub struct ShmIface {
     pub(crate) seen_attention: u32,
     pub(crate) seen_deaths: u32,
     /// Calls of `progress`.
-    pub(crate) turn: u32,
+    pub(crate) polls: u32,
     pub(crate) counters: ShmCounters,
     pub(crate) options: ShmOptions,
     /// Where packed messages lie that go through slots, and reads that are handed to `unpack`.
     pub(crate) staging: Box<[u8]>,
+    /// For copies by the kernel between aliased addresses.
+    pub(crate) bounce: BounceBuffer,
     /// Completions for the next `progress`.
     pub(crate) deferred: VecDeque<(Token, Result<u64, PeerFailure>)>,
     pub(crate) wants: WritableList,
-    pub(crate) news: VecDeque<News>,
+    pub(crate) failures: VecDeque<FailureReport>,
     /// Peers that are gone, whose last messages are being read.
-    pub(crate) graves: Vec<Grave>,
+    pub(crate) lost: Vec<LostSource>,
     /// What is known of each source, by number.
     pub(crate) gone: Vec<Presence>,
     /// The serial of the newest endpoint.
@@ -100,10 +101,11 @@ pub struct ShmIface {
     /// Node memories of others.
     pub(crate) nodes: Vec<Foreign>,
     pub(crate) memories: Memories,
-    pub(crate) rkeys: Slab<Rkey>,
+    /// Opened keys, by the serial of the endpoint. What a key opens is checked where its memory is reached.
+    pub(crate) rkeys: KeyTable<u64, Access>,
     pub(crate) process_rkeys: Vec<Option<RkeyId>>,
     pub(crate) mappings: Mappings,
-    /// Whether this rank waits for room in a peer's queue while it sleeps.
+    /// Whether this rank waits for space in a peer's queue while it sleeps.
     pub(crate) waits_for_space: bool,
     /// The event descriptor could not be made when it was last asked for.
     pub(crate) polls_for_fd: bool,
@@ -134,8 +136,8 @@ impl ShmIface {
         let sources = job.ranks() + parameters.guests;
         if sources > u32::from(u16::MAX) {
             return Err(OpenError::Limit(format!(
-                "{} ranks and BOWLINE_SHM_GUESTS={} exceed the 65535 senders that a queue tells \
-                 apart; lower the number of guests",
+                "{} ranks and BOWLINE_SHM_GUESTS={} exceed the 65535 senders that a queue distinguishes; \
+                 lower the number of guests",
                 job.ranks(),
                 parameters.guests
             )));
@@ -186,15 +188,16 @@ impl ShmIface {
             queue_first: false,
             seen_attention: 0,
             seen_deaths,
-            turn: 0,
+            polls: 0,
             counters: ShmCounters::default(),
             // The longest packed message, and the slack of its last slot.
             staging: vec![0; parameters.max_bcopy as usize + 2 * scmp::MORE_BYTES].into(),
+            bounce: BounceBuffer::new(),
             options,
             deferred: VecDeque::with_capacity(16),
             wants: WritableList::default(),
-            news: VecDeque::new(),
-            graves: Vec::new(),
+            failures: VecDeque::new(),
+            lost: Vec::new(),
             gone: vec![Presence::There; sources as usize],
             serial: 0,
             over: false,
@@ -203,7 +206,7 @@ impl ShmIface {
             watch: Watch::default(),
             nodes: Vec::new(),
             memories: Memories::new(instance, me.fd == NO_FD),
-            rkeys: Slab::default(),
+            rkeys: KeyTable::default(),
             process_rkeys: Vec::new(),
             mappings: Mappings::default(),
             waits_for_space: false,
@@ -258,15 +261,11 @@ fn attributes(
     area: &Area,
     private: bool,
 ) -> IfaceAttr {
-    let mut caps = Caps::AM_SHORT
-        | Caps::AM_BCOPY
-        | Caps::PUT_SHORT
-        | Caps::PUT_BCOPY
-        | Caps::PUT_ZCOPY
+    let mut caps = Caps::MESSAGES
+        | Caps::PUTS
         | Caps::GET_BCOPY
         | Caps::GET_ZCOPY
         | Caps::ATOMIC_CPU
-        | Caps::AM_ORDERED
         | Caps::PUT_BEFORE_ATOMIC
         | Caps::PUT_NOTIFY
         | Caps::PEER_FAILURE
@@ -310,22 +309,22 @@ impl Drop for ShmIface {
         if std::process::id() != self.me.process.pid {
             return;
         }
-        // Release pairs with the Acquire of whoever looks: all that we sent is before it.
+        // Release pairs with the Acquire of the reader: all that we sent is before it.
         self.area.header().state.store(state::CLOSED, Ordering::Release);
         let job = self.area.job().clone();
         job.mark_left(self.me.local);
         // SeqCst: pairs with the fence in `connect_to`, rule 1 of `Senders`.
         fence(Ordering::SeqCst);
         for e in &self.eps {
-            match e.seat {
-                Seat::Guest(entry) => {
+            match e.membership {
+                Membership::Guest(entry) => {
                     let Some(entry) = e.area.guest(entry) else { continue };
-                    // Release pairs with the Acquire in `look_at_guests`: our last messages.
+                    // Release pairs with the Acquire in `check_guests`: our last messages.
                     entry.state.store(guest::LEFT, Ordering::Release);
                     e.area.bump_attention();
                     e.bell.ring();
                 }
-                Seat::Member => e.bell.ring(),
+                Membership::Member => e.bell.ring(),
             }
         }
         // Ranks that this one never spoke to wait for nothing of it; they see that it has left when

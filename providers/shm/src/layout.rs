@@ -33,7 +33,7 @@ pub(crate) const VERSION: u32 = 4;
 ///
 /// 1. `EMPTY` is the zero that memory starts with.
 /// 2. The owner claims the area by a compare-and-swap to `OPENING`, fills it in, and stores
-///    `OPEN` with Release; whoever loads `OPEN` with Acquire may use the queues.
+///    `OPEN` with Release; a process that loads `OPEN` with Acquire may use the queues.
 /// 3. `CLOSED` is final: the owner reads nothing any more.
 pub(crate) mod state {
     /// Nobody opened an interface here.
@@ -71,7 +71,7 @@ pub(crate) struct Attention {
     pub(crate) word: AtomicU32,
 }
 
-/// One bit for each sender that a queue can tell apart, by its number.
+/// One bit for each sender that a queue can distinguish, by its number.
 ///
 /// 1. `known`: a rank that connects sets its bit (a guest has an entry instead). The owner rings
 ///    those ranks when it closes, and nobody else, so that it maps no memory of ranks that it never
@@ -86,7 +86,7 @@ pub(crate) struct Senders {
     words: [AtomicU64; SENDERS / 64],
 }
 
-/// Numbers that a queue tells apart.
+/// Numbers that a queue distinguishes.
 const SENDERS: usize = 1 << 16;
 
 impl Senders {
@@ -122,11 +122,11 @@ impl Senders {
 /// A peer from another node memory.
 ///
 /// 1. `state` is 0 while free. A guest claims it by a compare-and-swap to `CLAIMED`, beside which
-///    stands its pid, fills in the identity, stores `SEATED` (Release) and bumps the host's
+///    stands its pid, fills in the identity, stores `JOINED` (Release) and bumps the host's
 ///    attention. An entry that is claimed by a process that has ended may be claimed by the next.
 /// 2. The host opens the guest's memory, so that it can wake the guest and see its death, and
 ///    answers by storing `WELCOME`, or `UNSEEN` when it could not. An unseen guest does not sleep
-///    while it waits for room.
+///    while it waits for space.
 /// 3. A guest that leaves stores `LEFT`; the host frees the entry (stores 0) when it has read all
 ///    that the guest published. The entry of a dead guest is freed by the host in the same way.
 #[derive(Debug)]
@@ -145,7 +145,7 @@ pub(crate) struct GuestEntry {
     /// As `ControlBlock::intent`, for this guest's messages to this area.
     pub(crate) intent: AtomicU64,
     pub(crate) intent_pad: [AtomicU64; 7],
-    /// 1 while the guest sleeps and waits for room in this area's queues.
+    /// 1 while the guest sleeps and waits for space in this area's queues.
     pub(crate) waiting: AtomicU32,
     pub(crate) waiting_pad: [AtomicU32; 15],
 }
@@ -169,7 +169,7 @@ pub(crate) mod guest {
         (state & ((1 << BITS) - 1) == CLAIMED).then_some(state >> BITS)
     }
     /// Complete; the host did not look yet.
-    pub(crate) const SEATED: u32 = 2;
+    pub(crate) const JOINED: u32 = 2;
     /// The host can wake this guest.
     pub(crate) const WELCOME: u32 = 3;
     /// The host cannot wake this guest.
@@ -204,7 +204,6 @@ pub(crate) struct Parameters {
     pub(crate) guests: u32,
     pub(crate) registrations: u32,
     pub(crate) max_bcopy: u32,
-    /// As `ring_data`, of the first ring.
     pub(crate) first_ring_data: u32,
 }
 
@@ -279,7 +278,6 @@ impl Parameters {
         (true_powers && in_range).then_some(found)
     }
 
-    /// The shape of a ring.
     pub(crate) fn shape(&self, ring: u32) -> ring::Shape {
         let data = if ring == 0 { self.first_ring_data } else { self.ring_data };
         ring::Shape { slots: self.ring_slots, data }
@@ -378,7 +376,6 @@ impl Layout {
         (number < self.parameters.rings).then_some(place)
     }
 
-    /// Bytes of all rings.
     pub(crate) fn rings_bytes(&self) -> usize {
         match self.parameters.rings.checked_sub(1) {
             None => 0,

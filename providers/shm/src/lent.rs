@@ -4,7 +4,7 @@
 //! an address that came from a peer is looked up here first: each interface of thread ranks has a
 //! table of what it has registered, exposed or lent, and a peer copies only what it finds there.
 //!
-//! 1. A piece is *entered* before anybody is told of it, with its length and whether peers may write.
+//! 1. A piece is *entered* before any peer knows of it, with its length and whether peers may write.
 //! 2. A copy *holds* the piece that it finds: it has a share of its reference count until it ends.
 //!    The table's lock is held for the look alone, never during a copy.
 //! 3. A piece is *removed* in two steps: it is taken out of the table, so that no later copy finds it,
@@ -116,14 +116,19 @@ impl Lent {
     }
 
     /// Rule 2: the `len` bytes at `start`, if the owner has lent them for this.
-    pub(crate) fn hold(&self, start: u64, len: usize, way: Direction) -> Result<Held, NotHeld> {
+    pub(crate) fn hold(
+        &self,
+        start: u64,
+        len: usize,
+        direction: Direction,
+    ) -> Result<Held, NotHeld> {
         let end = start.checked_add(len as u64).ok_or(NotHeld::Nothing)?;
         let pieces = self.try_lock().ok_or(NotHeld::Busy)?;
         let up_to = (Bound::Unbounded, Bound::Included((start, u64::MAX)));
         // Pieces that begin behind `start` do not hold it. The last that begins in front of it does,
         // as a rule; one inside another may hide that.
         let found = pieces.by_start.range(up_to).rev().find(|((begins, _), piece)| {
-            end - begins <= piece.len && (piece.writable || way == Direction::Read)
+            end - begins <= piece.len && (piece.writable || direction == Direction::Read)
         });
         let (_, piece) = found.ok_or(NotHeld::Nothing)?;
         Ok(Held { start, len, _piece: Arc::clone(piece) })

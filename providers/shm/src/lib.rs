@@ -26,7 +26,7 @@
 //!
 //! # What moves how
 //!
-//! | message | way |
+//! | message | route |
 //! |---|---|
 //! | up to 32 bytes | one cache line: a slot of a ring (hot peers) or of the receiver's shared queue |
 //! | packed, up to `BOWLINE_SHM_MAX_BCOPY` | the ring's data area, or several slots of the queue |
@@ -66,6 +66,7 @@ mod iface;
 mod layout;
 mod lent;
 mod md;
+mod message;
 mod options;
 mod post;
 mod progress;
@@ -75,6 +76,7 @@ mod rkey;
 mod rma;
 mod signal_safe;
 mod slow_path;
+mod source;
 mod wait;
 mod watch;
 

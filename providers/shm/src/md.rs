@@ -2,7 +2,7 @@
 //!
 //! *Allocated* memory is a sealed memfd of its own (memory of thread ranks: a plain mapping),
 //! which a peer maps when it unpacks the key. *Registered* memory stays where it is and is
-//! reached by cross memory attach; a word in the owner's area tells peers whether a registration
+//! reached by cross memory attach; a word in the owner's area shows peers whether a registration
 //! still stands, since the kernel would let them write into whatever came there later.
 //! *Exposed* memory stays with its user, who lends it to the reads of other threads.
 //!
@@ -30,10 +30,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::region::{Region, RegionError};
-use bowline_base::slab::Slab;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
-use bowline_uct::{AddrWriter, LocalSlice, MemError, MemHandle, WHOLE_PROCESS};
+use bowline_uct::runtime::{Held, Memory, MemoryTable};
+use bowline_uct::{AddrWriter, LocalSlice, MemError, MemHandle, WHOLE_PROCESS, fnv_64};
 
 use crate::addr::Process;
 use crate::area::Area;
@@ -60,11 +60,12 @@ pub(crate) fn allocation_here(id: u64) -> Option<Arc<Region>> {
     all.iter().find(|(known, _)| *known == id).and_then(|(_, region)| region.upgrade())
 }
 
+/// What is kept beside memory.
 #[derive(Debug)]
-enum Memory {
-    Allocated { region: Arc<Region>, id: u64, packed: Vec<u8> },
-    Registered { memory: RecvBuf, word: Word, entered: Option<Entered> },
-    Lent { bytes: LocalSlice, entered: Option<Entered> },
+enum Beside {
+    Allocated { id: u64, packed: Vec<u8> },
+    Registered { word: Word, entered: Option<Entered> },
+    Lent { entered: Option<Entered> },
 }
 
 /// A registration word: its number and what it holds while the registration stands.
@@ -77,9 +78,7 @@ struct Word {
 /// All memory that one interface makes reachable.
 #[derive(Debug)]
 pub(crate) struct Memories {
-    held: Slab<Memory>,
-    /// Start, length and handle of each allocation; few, searched in order.
-    allocations: Vec<(u64, usize, MemHandle)>,
+    memory: MemoryTable<Beside>,
     /// Registration words that were used and are free again.
     free_slots: Vec<u32>,
     /// Registration words from here on were never used.
@@ -92,8 +91,7 @@ impl Memories {
     /// Those of the interface with this instance; `private` if it is a thread rank's.
     pub(crate) fn new(instance: u64, private: bool) -> Self {
         Self {
-            held: Slab::default(),
-            allocations: Vec::new(),
+            memory: MemoryTable::default(),
             free_slots: Vec::new(),
             fresh_slot: 0,
             table: private.then(|| Lent::new(instance)),
@@ -129,24 +127,21 @@ impl Memories {
         all.push((id, Arc::downgrade(&region)));
         drop(all);
         let packed = checked(w.finish());
-        let key = self.held.insert(Memory::Allocated { region, id, packed });
-        self.allocations.push((base, len, MemHandle(key)));
-        Ok(MemHandle(key))
+        Ok(self.memory.insert(Memory::of_region(region), Beside::Allocated { id, packed }))
     }
 
-    /// Registers memory of the user.
     pub(crate) fn register(&mut self, area: &Area, memory: RecvBuf) -> Result<MemHandle, MemError> {
         let word = self.open_word(area)?;
         // SAFETY: the buffer is kept beside what is entered, and given back after that is removed.
         let entered = unsafe { self.enter(memory.address(), memory.len(), true) };
-        Ok(MemHandle(self.held.insert(Memory::Registered { memory, word, entered })))
+        Ok(self.memory.insert(Memory::of_buffer(memory), Beside::Registered { word, entered }))
     }
 
     /// Lends memory of the user to reads of thread ranks.
     pub(crate) fn expose(&mut self, bytes: LocalSlice) -> MemHandle {
         // SAFETY: who made the slice has the bytes stay until the handle is released, which removes it.
         let entered = unsafe { self.enter(bytes.as_ptr().addr() as u64, bytes.len(), false) };
-        MemHandle(self.held.insert(Memory::Lent { bytes, entered }))
+        self.memory.insert(Memory::exposed(bytes), Beside::Lent { entered })
     }
 
     /// Lends memory of the user to reads and writes of thread ranks.
@@ -156,7 +151,7 @@ impl Memories {
         if entered.is_none() {
             return Err(MemError::Unsupported("lend memory to the writes of peers"));
         }
-        Ok(MemHandle(self.held.insert(Memory::Lent { bytes, entered })))
+        Ok(self.memory.insert(Memory::lent(bytes), Beside::Lent { entered }))
     }
 
     /// Lets thread ranks copy memory of the user, until it is taken back.
@@ -204,30 +199,18 @@ impl Memories {
     }
 
     pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
-        match self.held.get(handle.0)? {
-            Memory::Allocated { region, .. } => Some(region.view()),
-            Memory::Registered { memory, .. } => {
-                // SAFETY: the buffer is kept here, and valid, until `release` takes it out, which
-                // needs the exclusive borrow that ends the view. Its bytes belong to the handle
-                // alone, so no slice of them exists elsewhere, and none is made here.
-                Some(unsafe { View::from_raw(memory.address() as *mut u8, memory.len()) })
-            }
-            Memory::Lent { bytes, .. } => {
-                // SAFETY: whoever lent the bytes keeps them readable, and writable where he lent them
-                // to writes, until `release`, which needs the exclusive borrow that ends the view.
-                Some(unsafe { View::from_raw(bytes.as_ptr(), bytes.len()) })
-            }
-        }
+        self.memory.mem_view(handle)
     }
 
     pub(crate) fn pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        match self.held.get(handle.0).ok_or(MemError::NoSuch)? {
-            Memory::Allocated { packed, .. } => Ok(packed.clone()),
-            Memory::Registered { memory, word, .. } => {
-                Ok(registered(*word, memory.address(), memory.len()))
+        let Held { with, memory } = self.memory.get(handle).ok_or(MemError::NoSuch)?;
+        match with {
+            Beside::Allocated { packed, .. } => Ok(packed.clone()),
+            Beside::Registered { word, .. } => {
+                Ok(registered(*word, memory.start() as u64, memory.len()))
             }
             // It is found by its address.
-            Memory::Lent { .. } => Ok(WHOLE_PROCESS.to_vec()),
+            Beside::Lent { .. } => Ok(WHOLE_PROCESS.to_vec()),
         }
     }
 
@@ -236,38 +219,23 @@ impl Memories {
         area: &Area,
         handle: MemHandle,
     ) -> Result<Option<RecvBuf>, MemError> {
-        match self.held.remove(handle.0).ok_or(MemError::NoSuch)? {
-            Memory::Allocated { id, .. } => {
-                self.allocations.retain(|(_, _, known)| *known != handle);
-                forget(id);
-                Ok(None)
-            }
-            Memory::Registered { memory, word, entered } => {
+        let held = self.memory.remove(handle)?;
+        match held.with {
+            Beside::Allocated { id, .. } => forget(id),
+            Beside::Registered { word, entered } => {
                 self.close_word(area, word);
                 self.take_back(entered);
-                Ok(Some(memory))
             }
-            Memory::Lent { entered, .. } => {
-                self.take_back(entered);
-                Ok(None)
-            }
+            Beside::Lent { entered } => self.take_back(entered),
         }
+        Ok(held.memory.into_buffer())
     }
 
     /// The packed key of the allocation that holds `start .. start + len`.
     #[inline]
     pub(crate) fn key_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
-        if self.allocations.is_empty() {
-            return None;
-        }
-        let within = |base: u64, size: usize| {
-            start.checked_sub(base).is_some_and(|skip| {
-                usize::try_from(skip).is_ok_and(|skip| skip <= size && len <= size - skip)
-            })
-        };
-        let (_, _, handle) =
-            self.allocations.iter().find(|(base, size, _)| within(*base, *size))?;
-        let Memory::Allocated { packed, .. } = self.held.get(handle.0)? else { return None };
+        let held = self.memory.get(self.memory.allocation_of(start, len)?)?;
+        let Beside::Allocated { packed, .. } = &held.with else { return None };
         out.get_mut(..packed.len())?.copy_from_slice(packed);
         Some(packed.len())
     }
@@ -275,11 +243,11 @@ impl Memories {
 
 impl Drop for Memories {
     fn drop(&mut self) {
-        for (_, memory) in self.held.iter() {
-            match memory {
-                Memory::Allocated { id, .. } => forget(*id),
-                // Before the buffers in `held` are dropped.
-                Memory::Registered { entered, .. } | Memory::Lent { entered, .. } => {
+        for held in self.memory.iter() {
+            match &held.with {
+                Beside::Allocated { id, .. } => forget(*id),
+                // Before the buffers in the table are dropped.
+                Beside::Registered { entered, .. } | Beside::Lent { entered } => {
                     self.take_back(*entered);
                 }
             }
@@ -289,7 +257,7 @@ impl Drop for Memories {
 
 /// The check of a key's bytes.
 pub(crate) fn check_of(bytes: &[u8]) -> u32 {
-    let wide = crate::addr::hash(bytes);
+    let wide = fnv_64(bytes);
     (wide ^ (wide >> 32)) as u32
 }
 

@@ -50,7 +50,7 @@ bowline_base::settings! {
         pub CMA: Option<bool> = Setting::<Option<bool>>::switch_or_auto("BOWLINE_SHM_CMA")
             .cost("off: large messages move at half the speed; on: a peer whose memory the kernel \
                    does not open cannot be connected to, instead of being served by copies")
-            .change("switch it off to see what a restricted container would do, on to be told \
+            .change("switch it off to see what a restricted container would do, on to get a report \
                      when a security policy costs you bandwidth");
         /// Longest message that is packed into shared memory; longer ones are moved by the
         /// protocols above.

@@ -1,4 +1,4 @@
-//! Active messages out: the hot path is one look at the endpoint's way and a push into a ring.
+//! Active messages out: the hot path is one load of the endpoint's route and a push into a ring.
 //!
 //! Everything else (the shared queue, claiming a ring, giving it back, failure) is behind
 //! [`ShmIface::short_slow`] and [`ShmIface::post_bcopy`]. `NoResource` always means that nothing
@@ -14,22 +14,12 @@ use bowline_uct::{AmHeader, AmId, EpId, OneSided, PeerFailure, PostError, Remote
 
 use crate::endpoint::{Condition, Endpoint, Intent};
 use crate::iface::ShmIface;
-
-/// Longest payload of `am_short`: what one slot of a ring holds.
-pub(crate) const MAX_SHORT: usize = ring::MAX_INLINE;
-
-/// Flag of a message in the shared queue: it is longer than its content, whose length is in its
-/// last four bytes. Its sender reserved slots before it knew the length.
-pub(crate) const PADDED: u8 = 1;
-/// Bytes of that length.
-pub(crate) const TRAILER: usize = 4;
-/// Id of a message in the shared queue that says nothing: its sender gave up after it had
-/// reserved, for instance because the caller's packing panicked.
-pub(crate) const VOID_ID: u8 = 0x82;
+use crate::message::{MAX_SHORT, PADDED, TRAILER, VOID_ID};
+use crate::source::FailureReport;
 
 impl ShmIface {
     #[inline]
-    pub(crate) fn post_short(
+    pub(crate) fn am_short(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -59,7 +49,7 @@ impl ShmIface {
         if payload.len() > MAX_SHORT {
             return Err(PostError::TooLong);
         }
-        self.choose_way(ep, 0)?;
+        self.choose_route(ep, 0)?;
         let e = &mut self.eps[ep.0 as usize];
         if let Sending::Ring(ring) = &mut e.sending {
             if ring.try_push_short(id.get(), 0, header, payload) {
@@ -81,7 +71,7 @@ impl ShmIface {
         }
     }
 
-    pub(crate) fn post_bcopy(
+    pub(crate) fn am_bcopy(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -92,37 +82,37 @@ impl ShmIface {
         if max_len > self.area.parameters().max_bcopy as usize {
             return Err(PostError::TooLong);
         }
-        // What a hot endpoint needs of `choose_way` is the ring that it has.
+        // What a hot endpoint needs of `choose_route` is the ring that it has.
         let hot = matches!(
             self.eps.get(ep.0 as usize).map(|e| &e.sending),
             Some(Sending::Ring(ring)) if !ring.evicted()
         );
         if !hot {
-            self.choose_way(ep, max_len)?;
+            self.choose_route(ep, max_len)?;
         }
         let e = &mut self.eps[ep.0 as usize];
         let Sending::Ring(ring) = &mut e.sending else {
             return self.bcopy_by_queue(ep, id, header, max_len, pack);
         };
         if max_len <= ring::MAX_INLINE {
-            if !ring.has_room() {
+            if !ring.has_space() {
                 return Err(self.ring_refused(ep, 0));
             }
             let mut bytes = [0u8; ring::MAX_INLINE];
             // SAFETY: the array is only used through the view until `pack` has returned.
-            let room = unsafe { View::from_raw(bytes.as_mut_ptr(), max_len) };
-            let len = pack(room).min(max_len);
+            let space = unsafe { View::from_raw(bytes.as_mut_ptr(), max_len) };
+            let len = pack(space).min(max_len);
             let pushed = ring.try_push_short(id.get(), 0, header, &bytes[..len]);
-            debug_assert!(pushed, "there was room, and this side alone fills the ring");
+            debug_assert!(pushed, "there was space, and this side alone fills the ring");
             e.bell.ring();
             self.counters.am_ring += 1;
             return Ok(len);
         }
-        let Some(mut room) = ring.reserve_data(max_len) else {
+        let Some(mut space) = ring.reserve_data(max_len) else {
             return Err(self.ring_refused(ep, max_len));
         };
-        let len = pack(room.view());
-        let len = room.commit(id.get(), 0, header, len);
+        let len = pack(space.view());
+        let len = space.commit(id.get(), 0, header, len);
         e.bell.ring();
         self.counters.am_ring += 1;
         Ok(len)
@@ -148,8 +138,8 @@ impl ShmIface {
         let staging = &mut self.staging[..];
         // SAFETY: the buffer is only used through the view until `pack` has returned; it is
         // longer than `max_len`, which was checked against `max_bcopy`.
-        let room = unsafe { View::from_raw(staging.as_mut_ptr(), max_len) };
-        let len = pack(room).min(max_len);
+        let space = unsafe { View::from_raw(staging.as_mut_ptr(), max_len) };
+        let len = pack(space).min(max_len);
         let (mut flags, mut total) = (0, len);
         if slots_for(len) as u32 != slots {
             // The ticket is for just so many slots: fill them and say the length at the end,
@@ -176,16 +166,16 @@ impl ShmIface {
         id: AmId,
         header: &AmHeader,
     ) -> Result<(), PostError> {
-        self.choose_way(ep, 0)?;
+        self.choose_route(ep, 0)?;
         let e = &mut self.eps[ep.0 as usize];
         if let Sending::Ring(ring) = &mut e.sending {
-            if !ring.has_room() {
+            if !ring.has_space() {
                 return Err(self.ring_refused(ep, 0));
             }
             self.put_short(ep, bytes, to)?;
-            // Nobody else fills the ring: there is still room. The release in it orders the
+            // Nobody else fills the ring: there is still space. The release in it orders the
             // bytes before the notification.
-            return self.post_short(ep, id, header, &[]);
+            return self.am_short(ep, id, header, &[]);
         }
         let ticket = match reserve(&mut e.queue, &e.intent, 1) {
             Ok(ticket) => ticket,
@@ -203,11 +193,11 @@ impl ShmIface {
         put
     }
 
-    /// Brings an endpoint onto the way that its next message takes: gives an unwanted ring back,
-    /// claims one when it is due, sends the marker between the two ways. `len` is noted when it
+    /// Brings an endpoint onto the route that its next message takes: gives an unwanted ring back,
+    /// claims one when it is due, sends the marker between the two routes. `len` is noted when it
     /// is refused.
     #[inline(never)]
-    fn choose_way(&mut self, ep: EpId, len: usize) -> Result<(), PostError> {
+    fn choose_route(&mut self, ep: EpId, len: usize) -> Result<(), PostError> {
         let Some(e) = self.eps.get_mut(ep.0 as usize) else { return Err(PostError::BadEndpoint) };
         if let Some(error) = e.refusal() {
             return Err(error);
@@ -236,7 +226,7 @@ impl ShmIface {
         Ok(())
     }
 
-    /// The ring has no room for `len` bytes, or is damaged.
+    /// The ring has no space for `len` bytes, or is damaged.
     #[cold]
     fn ring_refused(&mut self, ep: EpId, len: usize) -> PostError {
         let e = &mut self.eps[ep.0 as usize];
@@ -250,7 +240,6 @@ impl ShmIface {
         PostError::NoResource
     }
 
-    /// The shared queue has refused.
     #[cold]
     fn queue_refused(&mut self, ep: EpId, refused: Refused, len: usize) -> PostError {
         let e = &mut self.eps[ep.0 as usize];
@@ -284,13 +273,13 @@ impl ShmIface {
             self.due();
         } else {
             let source = e.member();
-            self.news.push_back(crate::slow_path::News::Failed { source, ep: Some(ep), how });
+            self.failures.push_back(FailureReport { source, ep: Some(ep), how });
             self.due();
         }
     }
 }
 
-/// Claims one of the peer's rings, if one is free: the first, which has more room for data, or
+/// Claims one of the peer's rings, if one is free: the first, which has more space for data, or
 /// another; there senders start at different ones.
 fn claim_ring(e: &mut Endpoint) {
     let rings = e.area.parameters().rings;
@@ -311,7 +300,7 @@ fn reserve(
     slots: u32,
 ) -> Result<seq::Ticket, Refused> {
     // Read before the reservation: if the half is flipped in between, the refusal names an older
-    // generation, and the next look finds room at once.
+    // generation, and the next look finds space at once.
     let generation = queue.generation();
     queue.announce(intent.word(), slots)?;
     queue.reserve(slots).map_err(|failed| {

@@ -12,15 +12,15 @@ use bowline_base::doorbell::space;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::Sink;
 
+use crate::accept::Finding;
 use crate::iface::ShmIface;
-use crate::receive::Finding;
 use crate::ring_table::Taken;
 
 /// While the rings have messages, the queue is looked at in one call of so many: hot peers do
 /// not pay for silent ones, who wait for some hundred nanoseconds.
 const QUEUE_EVERY: u32 = 8;
 
-/// An empty queue is polled in one call of so many all the same: it counts its idle polls to
+/// An empty queue is polled in one call of so many nevertheless: it counts its idle polls to
 /// know when to flip.
 const IDLE_EVERY: u32 = 32;
 
@@ -33,20 +33,19 @@ impl ShmIface {
     /// The short way through a call: nothing is here, or the only message. A rank that waits
     /// spends its time here, and half of one such look is what it notices a message late.
     ///
-    /// What stands behind the look at the ring is what a message waits for; what stands in front of it, and
-    /// the registers saved there, costs nothing while its line is on the way. So there is one look, in
-    /// this function, which does not ask first.
+    /// Work before the load of the ring overlaps with the cache miss of its line, and work after it delays the
+    /// message. So the ring is loaded once, in this function, without a question before.
     ///
     /// Everything else is left to [`ShmIface::poll`]: what is rare, the calls that look at
     /// everything, and several rings of which one has had messages in two calls in a row.
     #[inline]
-    pub(crate) fn glance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        self.turn = self.turn.wrapping_add(1);
+    pub(crate) fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        self.polls = self.polls.wrapping_add(1);
         // Acquire pairs with the Release in `Area::bump_attention`.
         let rare = self.todo
             || self.attention.word().load(Ordering::Acquire) != self.seen_attention
             || self.area.job().death_generation() != self.seen_deaths;
-        if rare || self.turn.is_multiple_of(IDLE_EVERY) || budget == 0 {
+        if rare || self.polls.is_multiple_of(IDLE_EVERY) || budget == 0 {
             return self.poll(sink, budget);
         }
         let [ring] = &mut self.receiver.active[..] else { return self.glance_at_all(sink, budget) };
@@ -56,7 +55,7 @@ impl ShmIface {
                 if std::mem::replace(&mut ring.filled, true) || budget == 1 {
                     return self.take_on(0, sink, budget);
                 }
-                self.look_who_waits();
+                self.check_waiters();
                 1
             }
             Taken::Nothing => {
@@ -78,10 +77,10 @@ impl ShmIface {
         if !matches!(outcome, Taken::Message(_)) {
             self.ring_ended(at, matches!(outcome, Taken::End));
         }
-        if given == budget || self.turn.is_multiple_of(QUEUE_EVERY) {
+        if given == budget || self.polls.is_multiple_of(QUEUE_EVERY) {
             return given + self.poll_rest(sink, budget - given, true);
         }
-        self.look_who_waits();
+        self.check_waiters();
         given
     }
 
@@ -98,7 +97,7 @@ impl ShmIface {
                     if std::mem::replace(&mut ring.filled, true) || budget == 1 {
                         return self.take_on(at, sink, budget);
                     }
-                    self.look_who_waits();
+                    self.check_waiters();
                     return 1;
                 }
                 Taken::Nothing => ring.filled = false,
@@ -126,13 +125,13 @@ impl ShmIface {
             return self.poll_slow(sink, budget);
         }
         let given = self.receiver.poll_rings(sink, budget);
-        if given == 0 || self.turn.is_multiple_of(QUEUE_EVERY) || given == budget {
+        if given == 0 || self.polls.is_multiple_of(QUEUE_EVERY) || given == budget {
             return given + self.poll_rest(sink, budget - given, given > 0);
         }
         if self.receiver.finding.is_some() {
             self.found();
         }
-        self.look_who_waits();
+        self.check_waiters();
         given
     }
 
@@ -148,13 +147,13 @@ impl ShmIface {
             self.due();
         }
         let mut given = 0;
-        if self.receiver.queue_ready() || self.turn.is_multiple_of(IDLE_EVERY) {
+        if self.receiver.queue_ready() || self.polls.is_multiple_of(IDLE_EVERY) {
             given = self.poll_queue(sink, budget);
         }
         if self.receiver.finding.is_some() {
             self.found();
         }
-        self.look_who_waits();
+        self.check_waiters();
         given
     }
 
@@ -173,11 +172,11 @@ impl ShmIface {
         given
     }
 
-    /// Rings those who sleep until there is room here.
+    /// Rings those who sleep until there is space here.
     #[inline]
-    fn look_who_waits(&mut self) {
+    fn check_waiters(&mut self) {
         if space::is_asked(self.space_wanted.word()) {
-            self.tell_waiters();
+            self.ring_waiters();
         }
     }
 
@@ -207,7 +206,7 @@ impl ShmIface {
     fn silence(&mut self) {
         self.receiver.silent = 0;
         self.watch_again();
-        self.look_for_damage();
+        self.check_for_damage();
     }
 
     #[cold]

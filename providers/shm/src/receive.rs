@@ -16,18 +16,9 @@ use bowline_base::view::View;
 use bowline_base::words::DirectWords;
 use bowline_uct::{AmId, Arrival, Sink, Source};
 
-use crate::accept::{Held, Inner};
+use crate::accept::{Finding, Held, Inner};
 use crate::hot_senders::Hot;
 use crate::ring_table::{ActiveRing, Taken};
-
-/// What a call found that is not a message for the sink.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finding {
-    /// The source wrote what no correct peer writes.
-    Damaged(u32),
-    /// The shared queue is closed for good.
-    Poisoned,
-}
 
 /// The receiving half of an interface.
 #[derive(Debug)]
@@ -43,7 +34,7 @@ pub(crate) struct Receiver {
     /// Sources below this are ranks or guests.
     pub(crate) sources: u32,
     /// How many active rings the next call leaves for later, since they used the budget up.
-    turn: usize,
+    next_ring: usize,
     held: Option<Held>,
     staging: Box<[u8]>,
     pub(crate) poisoned: bool,
@@ -67,7 +58,7 @@ impl Receiver {
             free: rings.into_iter().map(Some).collect(),
             ignored: Vec::new(),
             sources,
-            turn: 0,
+            next_ring: 0,
             held: None,
             staging: vec![0; longest].into_boxed_slice(),
             poisoned: false,
@@ -80,7 +71,7 @@ impl Receiver {
     /// many.
     #[inline]
     pub(crate) fn poll_rings(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        if self.turn != 0 || budget == 0 {
+        if self.next_ring != 0 || budget == 0 {
             if budget == 0 {
                 return 0;
             }
@@ -109,7 +100,7 @@ impl Receiver {
                 break;
             }
             if taken == budget {
-                self.turn = at + 1;
+                self.next_ring = at + 1;
                 break;
             }
         }
@@ -120,8 +111,8 @@ impl Receiver {
     #[cold]
     #[inline(never)]
     fn rotate(&mut self) {
-        let turn = std::mem::take(&mut self.turn).min(self.active.len());
-        self.active.rotate_left(turn);
+        let next_ring = std::mem::take(&mut self.next_ring).min(self.active.len());
+        self.active.rotate_left(next_ring);
     }
 
     /// The ring in place `at` had its END read, or a message that cannot be.
@@ -144,7 +135,7 @@ impl Receiver {
         let mut given = 0;
         if self.held.is_some() {
             if budget == 0 || !self.deliver_held(sink) {
-                self.look_behind_held();
+                self.poll_behind_held();
                 return 0;
             }
             given = 1;
@@ -198,7 +189,7 @@ impl Receiver {
 
     /// The held message cannot be handed out yet; a ring that ran dry without an end is damage.
     #[cold]
-    fn look_behind_held(&mut self) {
+    fn poll_behind_held(&mut self) {
         let Some(held) = self.held else { return };
         let dry = self
             .active
@@ -255,7 +246,7 @@ impl Receiver {
         let mut ring = self.active.swap_remove(at);
         ring.consumer.free();
         self.free[ring.number as usize] = Some(ring.consumer);
-        self.turn = 0;
+        self.next_ring = 0;
     }
 
     /// Frees whatever rings a dead or damaged source owns. Its messages have been read.
@@ -276,13 +267,13 @@ impl Receiver {
             self.ignored.push(source);
         }
         // The ring stays claimed, so that its owner does not get it again, and is not read; it is
-        // free when the source is buried. Whoever sends by it finds that out at the head.
+        // free when the source has been read to its end. A sender by it finds that out at the head.
         while let Some(at) = self.active.iter().position(|ring| ring.source == source) {
             let mut ring = self.active.swap_remove(at);
             ring.consumer.refuse();
             self.free[ring.number as usize] = Some(ring.consumer);
         }
-        self.turn = 0;
+        self.next_ring = 0;
         if self.held.is_some_and(|held| held.source == source) {
             self.held = None;
         }

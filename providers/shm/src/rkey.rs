@@ -17,15 +17,7 @@ use crate::area::Area;
 use crate::foreign;
 use crate::md::{CHECK, allocation_here, check_of, kind};
 
-/// A key that was opened.
-#[derive(Debug)]
-pub(crate) struct Rkey {
-    /// The connection on which it was unpacked and is valid: `Endpoint::serial`.
-    pub(crate) serial: u64,
-    pub(crate) access: Access,
-}
-
-/// How its memory is reached.
+/// How the memory of an opened key is reached.
 #[derive(Debug)]
 pub(crate) enum Access {
     /// Mapped here.
@@ -41,7 +33,8 @@ impl Access {
     #[inline]
     pub(crate) fn mapped(&self, remote: u64, len: usize) -> Option<View<'_>> {
         let Self::Mapped { base, len: size, region } = self else { return None };
-        let skip = usize::try_from(remote.checked_sub(*base)?).ok()?;
+        // Below the base it wraps and is beyond the size, since the end of the memory does not wrap (`unpack`).
+        let skip = usize::try_from(remote.wrapping_sub(*base)).ok()?;
         if skip > *size || len > *size - skip {
             return None;
         }
@@ -59,7 +52,7 @@ impl Access {
                     .checked_sub(*base)
                     .is_some_and(|skip| skip <= *size && len as u64 <= *size - skip);
                 // Acquire pairs with the Release in `Memories::release`: a registration whose end
-                // we were told of is seen to have ended.
+                // we know of is seen to have ended.
                 inside
                     && area
                         .registration(*slot)
@@ -134,7 +127,7 @@ pub(crate) fn unpack(
     read()
 }
 
-/// An allocation as its key names it, with all that tells it from another one: processes have the
+/// An allocation as its key names it, with all that distinguishes it from another one: processes have the
 /// pids of earlier ones, and count their allocations from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
@@ -170,7 +163,7 @@ impl Mappings {
             return Ok(Arc::clone(&mapping.region));
         }
         let region = open(&named, me, peer)?;
-        self.make_room();
+        self.evict();
         let used = self.clock;
         self.entries.push(Mapping { of: named, region: Arc::clone(&region), used });
         Ok(region)
@@ -183,7 +176,7 @@ impl Mappings {
     }
 
     /// Drops the mappings without a key that were unused for longest.
-    pub(crate) fn make_room(&mut self) {
+    pub(crate) fn evict(&mut self) {
         let idle = |m: &Mapping| Arc::strong_count(&m.region) == 1;
         while self.entries.iter().filter(|m| idle(m)).count() >= IDLE_MAPPINGS {
             let oldest = self.entries.iter().enumerate().filter(|(_, m)| idle(m));

@@ -11,10 +11,12 @@
 
 use std::os::fd::AsFd;
 
+use bowline_base::copy::copy_overlapping;
 use bowline_base::copy::{copy_to_shared, overwrites_lines};
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::{AtomicU64, Ordering, fence};
-use bowline_base::view::{View, copy_small, prefetch_to_write};
+use bowline_base::view::{View, prefetch_to_write};
+use bowline_uct::runtime::KeyTable;
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, OneSided, PeerFailure,
     PostError, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS,
@@ -24,7 +26,7 @@ use crate::cma::{self, Direction, Reason, Stopped, Target};
 use crate::endpoint::{Cma, Condition, Endpoint};
 use crate::iface::ShmIface;
 use crate::lent::{Held, NotHeld};
-use crate::rkey::{self, Access, Rkey};
+use crate::rkey::{self, Access};
 
 impl ShmIface {
     pub(crate) fn open_key(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
@@ -43,35 +45,27 @@ impl ShmIface {
             if let Some(known) = self.process_rkeys[index] {
                 return Ok(known);
             }
-            let key = RkeyId(self.rkeys.insert(Rkey { serial, access: Access::Process }));
+            let key = self.rkeys.insert(serial, 0, u64::MAX, Access::Process);
             self.process_rkeys[index] = Some(key);
             return Ok(key);
         }
         let access = rkey::unpack(packed, &self.me.process, &e.process, &mut self.mappings)?;
-        Ok(RkeyId(self.rkeys.insert(Rkey { serial, access })))
+        Ok(self.rkeys.insert(serial, 0, u64::MAX, access))
     }
 
     pub(crate) fn close_key(&mut self, rkey: RkeyId) {
         let of_process =
-            self.rkeys.get(rkey.0).is_some_and(|key| matches!(key.access, Access::Process));
+            self.rkeys.get(rkey).is_some_and(|access| matches!(access, Access::Process));
         if !of_process {
-            self.rkeys.remove(rkey.0);
-            self.mappings.make_room();
+            self.rkeys.remove(rkey);
+            self.mappings.evict();
         }
     }
 
     /// The endpoint and the key of an operation, if they fit.
     #[inline]
     fn operands(&self, ep: EpId, rkey: RkeyId) -> Result<(&Endpoint, &Access), PostError> {
-        let e = self.eps.get(ep.0 as usize).ok_or(PostError::BadEndpoint)?;
-        if let Some(error) = e.refusal() {
-            return Err(error);
-        }
-        let key = self.rkeys.get(rkey.0).ok_or(PostError::BadArgument)?;
-        if key.serial != e.serial {
-            return Err(PostError::BadArgument);
-        }
-        Ok((e, &key.access))
+        operands(&self.eps, &self.rkeys, ep, rkey)
     }
 
     /// The first `len` bytes of the staging buffer, for the kernel to read or write.
@@ -98,7 +92,7 @@ impl ShmIface {
         };
         if stopped.reason == Reason::Gone {
             // Nothing else may have noticed it yet: the failure follows the answer.
-            let _ = self.check_peer(ep);
+            let _ = self.check(ep);
         }
         if stopped.moved == 0 {
             return Err(refusal(stopped.reason));
@@ -125,7 +119,7 @@ impl ShmIface {
         remote: RemoteSlice,
     ) -> Result<Option<Stopped>, PostError> {
         let len = local.iter().map(LocalSlice::len).sum::<usize>();
-        let (e, access) = self.operands(ep, remote.rkey)?;
+        let (e, access) = operands(&self.eps, &self.rkeys, ep, remote.rkey)?;
         if let Some(view) = access.mapped(remote.address, len) {
             copy_pieces(direction, local, view);
             return Ok(None);
@@ -156,7 +150,7 @@ impl ShmIface {
         let outcome = match e.refuse_after {
             _ if dead => Err(Stopped { moved: 0, reason: Reason::Gone }),
             Some(0) => Err(Stopped { moved: 0, reason: Reason::Refused }),
-            _ => cma::transfer(direction, target, local, remote.address),
+            _ => cma::transfer(direction, target, local, remote.address, &mut self.bounce),
         };
         self.counters.cma_transfers += 1;
         let e = &mut self.eps[ep.0 as usize];
@@ -205,7 +199,7 @@ impl ShmIface {
         op.perform(held.view(), width).ok_or(PostError::BadArgument)
     }
 
-    pub(crate) fn flush_one(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+    pub(crate) fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         let e = self.eps.get_mut(ep.0 as usize).ok_or(PostError::BadEndpoint)?;
         if let Some(error) = e.refusal() {
             return Err(error);
@@ -218,7 +212,7 @@ impl ShmIface {
         self.flushed(lost, token)
     }
 
-    pub(crate) fn flush_every(&mut self, token: Token) -> Result<Posted, PostError> {
+    pub(crate) fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
         // SeqCst: as in `flush_one`.
         fence(Ordering::SeqCst);
         let mut lost = None;
@@ -250,12 +244,27 @@ fn reachable(e: &Endpoint, access: &Access, remote: u64, len: usize) -> Result<(
 }
 
 /// Memory of a thread rank, if that has lent it for this.
-fn held(e: &Endpoint, start: u64, len: usize, way: Direction) -> Result<Held, PostError> {
+fn held(e: &Endpoint, start: u64, len: usize, direction: Direction) -> Result<Held, PostError> {
     let table = e.lent.as_ref().ok_or(PostError::Unsupported)?;
-    table.hold(start, len, way).map_err(|why| match why {
+    table.hold(start, len, direction).map_err(|why| match why {
         NotHeld::Nothing => PostError::BadRemote,
         NotHeld::Busy => PostError::NoResource,
     })
+}
+
+/// The endpoint and the key of an operation, if they fit.
+#[inline]
+fn operands<'a>(
+    eps: &'a [Endpoint],
+    rkeys: &'a KeyTable<u64, Access>,
+    ep: EpId,
+    rkey: RkeyId,
+) -> Result<(&'a Endpoint, &'a Access), PostError> {
+    let e = eps.get(ep.0 as usize).ok_or(PostError::BadEndpoint)?;
+    if let Some(error) = e.refusal() {
+        return Err(error);
+    }
+    Ok((e, &rkeys.of(e.serial, rkey)?.key))
 }
 
 /// The error of a transfer that moved nothing.
@@ -305,7 +314,7 @@ unsafe fn put_in_place(from: *const u8, to: *mut u8, n: usize) {
         _ => return unsafe { copy_overlapping(from, to, n) },
     };
     // SAFETY: `front + WORD` bytes may be read and written, as promised by the caller, and the word
-    // of the target is aligned as was just checked; whoever looks at it meanwhile does so by atomic
+    // of the target is aligned as was just checked; a thread that looks at it meanwhile does so by atomic
     // loads, as the contract of `puts_end_last` says. The last word is read before anything is
     // written, in case the ranges overlap.
     unsafe {
@@ -322,7 +331,7 @@ unsafe fn put_in_place(from: *const u8, to: *mut u8, n: usize) {
         } else {
             copy_overlapping(from, to, front);
         }
-        // Release: pairs with the Acquire load of whoever waits for the put, who then finds what was
+        // Release: pairs with the Acquire load of the thread that waits for the put, which then finds what was
         // copied above.
         AtomicU64::from_ptr(to.add(front).cast()).store(last, Ordering::Release);
     }
@@ -330,20 +339,6 @@ unsafe fn put_in_place(from: *const u8, to: *mut u8, n: usize) {
 
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
-
-/// # Safety
-/// `from` must be readable and `to` writable for `n` bytes.
-#[inline]
-unsafe fn copy_overlapping(from: *const u8, to: *mut u8, n: usize) {
-    // Up to 64 bytes are loaded before they are stored, except below 4, where single bytes move.
-    if (4..=64).contains(&n) {
-        // SAFETY: promised by the caller; overlap does not matter at these lengths.
-        unsafe { copy_small(from, to, n) }
-    } else {
-        // SAFETY: promised by the caller; `copy` allows overlap.
-        unsafe { std::ptr::copy(from, to, n) }
-    }
-}
 
 impl OneSided for ShmIface {
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
@@ -380,8 +375,8 @@ impl OneSided for ShmIface {
         reachable(e, access, to.address, max_len)?;
         // SAFETY: the staging buffer is only used through the view until `pack` has returned,
         // and is longer than `max_len`.
-        let room = unsafe { View::from_raw(self.staging.as_mut_ptr(), max_len) };
-        let len = pack(room).min(max_len);
+        let space = unsafe { View::from_raw(self.staging.as_mut_ptr(), max_len) };
+        let len = pack(space).min(max_len);
         let piece = self.staged(len);
         self.move_bytes(Direction::Write, ep, &[piece], to, Token::NONE).map(|_| len)
     }

@@ -1,7 +1,7 @@
-//! Messages handed out in a signal handler. What is rare (deaths, guests, room, rings that
+//! Messages handed out in a signal handler. What is rare (deaths, guests, space, rings that
 //! end or are asked back, halves of the queue that are to be turned over) waits for `progress`.
 //!
-//! Nothing here allocates: the table of active rings has room for all, and the staging buffers are
+//! Nothing here allocates: the table of active rings has space for all, and the staging buffers are
 //! those of `progress`, which is not running.
 
 use bowline_base::ring::promote::{SWITCH_ID, read_switch};
@@ -14,7 +14,7 @@ use crate::iface::ShmIface;
 use crate::receive::Receiver;
 
 impl ShmIface {
-    pub(crate) fn take_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
+    pub(crate) fn progress_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
         self.receiver.take_signal_safe(sink, budget)
     }
 }

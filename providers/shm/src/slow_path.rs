@@ -1,16 +1,16 @@
 //! What happens rarely: peers that die, close or write nonsense, guests that come and go, rings
 //! that are asked back, and everything that is reported to the sink other than messages.
 //!
-//! # How a peer is buried
+//! # What becomes of a peer that is gone
 //!
 //! ```text
-//!   death generation, CLOSED, pidfd ─► grave: no more posts to it ─► its ring is read dry, the
-//!   queue is settled ─► its rings are freed ─► Sink::failed, once
+//!   death generation, CLOSED, pidfd ─► lost: no more posts to it ─► its ring is read to the end,
+//!   the queue is settled ─► its rings are freed ─► Sink::failed, once
 //! ```
 //!
 //! What the peer published before it went is delivered before its failure is. A *damaged* source
-//! is not listened to any more, and reported at once; it is told so by its bit in `refused` (see
-//! [`crate::layout::Senders`]), and buried without another report when it goes.
+//! is not listened to any more, and reported at once; it is notified by its bit in `refused` (see
+//! [`crate::layout::Senders`]), and gives its rings back without another report when it goes.
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::job::ControlBlock;
@@ -21,39 +21,10 @@ use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{EpId, PeerFailure, Sink, Source};
 
 use crate::area::Area;
-use crate::connect::leave_seat;
-use crate::endpoint::{Cma, Condition, Endpoint, Intent, Seat};
+use crate::endpoint::{Cma, Condition, Endpoint, Intent, Membership};
 use crate::iface::ShmIface;
 use crate::layout::state;
-
-/// Something to be told to the sink.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum News {
-    Failed { source: Option<u32>, ep: Option<EpId>, how: PeerFailure },
-}
-
-/// What is known of a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Presence {
-    /// Nothing to the contrary.
-    There,
-    /// It wrote what cannot be, and that was reported. It may still write.
-    Damaged,
-    /// It is gone, and being buried or buried.
-    Gone,
-}
-
-/// A peer that is gone, whose last messages may not have been read yet.
-#[derive(Debug)]
-pub(crate) struct Grave {
-    source: u32,
-    how: PeerFailure,
-    /// Its failure was reported before.
-    reported: bool,
-    /// Generation of the queue when it was last looked at, and flips since the peer went.
-    generation: u32,
-    flips: u32,
-}
+use crate::source::{FailureReport, LostSource, Presence};
 
 /// Everybody who may have an intent on our queue.
 struct Everyone<'a> {
@@ -86,14 +57,14 @@ impl ShmIface {
         self.area.job().control(self.me.local).expect("our own rank is a rank of the job")
     }
 
-    /// Before messages are read: learns who is gone, and tells what was noted earlier.
+    /// Before messages are read: learns who is gone, and reports what was noted earlier.
     #[cold]
     pub(crate) fn before_polling(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         // Acquire pairs with the Release in `Area::bump_attention`.
         let attention = self.area.attention().word.load(Ordering::Acquire);
         if attention != self.seen_attention {
             self.seen_attention = attention;
-            self.look_around();
+            self.check_attention();
         }
         let deaths = self.area.job().death_generation();
         if deaths != self.seen_deaths {
@@ -124,21 +95,21 @@ impl ShmIface {
         given
     }
 
-    /// After messages were read: buries, tells who failed and who may write again.
+    /// After messages were read: releases what lost peers had, reports who failed and who may write again.
     #[cold]
     pub(crate) fn after_polling(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut given = 0;
-        if !self.graves.is_empty() {
-            self.bury();
+        if !self.lost.is_empty() {
+            self.release_lost();
         }
         while given < budget
-            && let Some(News::Failed { source, ep, how }) = self.news.pop_front()
+            && let Some(FailureReport { source, ep, how }) = self.failures.pop_front()
         {
             self.counters.peers_lost += 1;
             sink.failed(source.map(Source), ep, how);
             given += 1;
         }
-        given += self.tell_writable(sink, budget - given);
+        given += self.report_writable(sink, budget - given);
         if self.rings_asked {
             self.rings_asked = self.return_rings();
         }
@@ -149,18 +120,18 @@ impl ShmIface {
             || self.queue_first
             || self.over
             || self.area.job().death_generation() != self.seen_deaths
-            || !self.graves.is_empty()
-            || !self.news.is_empty()
+            || !self.lost.is_empty()
+            || !self.failures.is_empty()
             || !self.deferred.is_empty()
             || !self.wants.is_empty();
         given
     }
 
     /// Somebody bumped our attention word.
-    fn look_around(&mut self) {
+    fn check_attention(&mut self) {
         self.todo = true;
         self.rings_asked = true;
-        self.look_at_guests();
+        self.check_guests();
         self.watch_again();
         self.watch_foreign();
         for index in 0..self.eps.len() {
@@ -168,7 +139,7 @@ impl ShmIface {
             if !e.lives() {
                 continue;
             }
-            if e.seat != Seat::Member && e.is_closed() {
+            if e.membership != Membership::Member && e.is_closed() {
                 self.lose_endpoint(EpId(index as u32), PeerFailure::Closed);
             } else if e.area.refused().has(e.source) {
                 self.lose_endpoint(EpId(index as u32), PeerFailure::Damaged);
@@ -226,7 +197,7 @@ impl ShmIface {
         }
         let generation = self.receiver.queue.generation();
         let reported = before == Presence::Damaged;
-        self.graves.push(Grave { source, how, reported, generation, flips: 0 });
+        self.lost.push(LostSource { source, how, reported, generation, flips: 0 });
     }
 
     /// The endpoint that leads to the interface with this source number.
@@ -242,7 +213,7 @@ impl ShmIface {
     }
 
     /// Frees what the gone have left, once it is read.
-    fn bury(&mut self) {
+    fn release_lost(&mut self) {
         let everyone = Everyone { area: &self.area, gone: &self.gone };
         let queue = &mut self.receiver.queue;
         let mut dry = true;
@@ -254,27 +225,27 @@ impl ShmIface {
         }
         let generation = queue.generation();
         let mut at = 0;
-        while at < self.graves.len() {
-            let grave = &mut self.graves[at];
-            if grave.generation != generation {
-                grave.generation = generation;
-                grave.flips += 1;
+        while at < self.lost.len() {
+            let lost = &mut self.lost[at];
+            if lost.generation != generation {
+                lost.generation = generation;
+                lost.flips += 1;
             }
             // Two flips after its end, every slot that it could reserve has been read or settled.
-            let read = (dry || grave.flips >= 2) && !self.receiver.has_unread(grave.source);
+            let read = (dry || lost.flips >= 2) && !self.receiver.has_unread(lost.source);
             if !read {
                 at += 1;
                 continue;
             }
-            let Grave { source, how, reported, .. } = self.graves.swap_remove(at);
+            let LostSource { source, how, reported, .. } = self.lost.swap_remove(at);
             self.receiver.free_rings_of(source);
             self.receiver.unignore(source);
             if !reported {
                 let ep = self.endpoint_of(source);
-                self.news.push_back(News::Failed { source: Some(source), ep, how });
+                self.failures.push_back(FailureReport { source: Some(source), ep, how });
             }
             self.over = true;
-            self.free_seat(source);
+            self.free_guest(source);
         }
     }
 
@@ -286,24 +257,21 @@ impl ShmIface {
             if !matches!(e.condition, Condition::Over(_)) {
                 continue;
             }
-            let named = |news: &News| {
-                let News::Failed { ep, .. } = news;
-                *ep == Some(EpId(index as u32))
-            };
-            let buried =
-                self.graves.iter().any(|g| self.endpoint_of(g.source) == Some(EpId(index as u32)));
-            if buried || self.news.iter().any(named) {
+            let ep = Some(EpId(index as u32));
+            if self.lost.iter().any(|lost| self.endpoint_of(lost.source) == ep)
+                || self.failures.iter().any(|failure| failure.ep == ep)
+            {
                 self.over = true;
                 continue;
             }
             let Ok(vacant) = self.vacant() else { continue };
             let left = std::mem::replace(&mut self.eps[index], vacant);
-            if left.seat != Seat::Member {
-                leave_seat(&left.area, left.seat);
+            if left.membership != Membership::Member {
+                left.membership.leave(&left.area);
                 left.bell.ring();
             }
             if let Some(key) = self.process_rkeys[index].take() {
-                self.rkeys.remove(key.0);
+                self.rkeys.remove(key);
             }
             self.mappings.forget(&left.process);
         }
@@ -329,7 +297,7 @@ impl ShmIface {
             queue,
             intent,
             source: local,
-            seat: Seat::Member,
+            membership: Membership::Member,
             cma: Cma::Refused,
             lent: None,
             refuse_after: None,
@@ -363,7 +331,11 @@ impl ShmIface {
         if let Some(ep) = ep {
             self.eps[ep.0 as usize].fail(PeerFailure::Damaged);
         }
-        self.news.push_back(News::Failed { source: Some(source), ep, how: PeerFailure::Damaged });
+        self.failures.push_back(FailureReport {
+            source: Some(source),
+            ep,
+            how: PeerFailure::Damaged,
+        });
         self.due();
         // It may wait for space here, or for an answer, for as long as it takes us for sound.
         self.area.refused().set(source, true);
@@ -385,7 +357,7 @@ impl ShmIface {
     }
 
     /// The control words of our queue cannot be true: nobody can be trusted to have sent what we
-    /// read, or to be told what we did not.
+    /// read, or to be notified of what we did not.
     pub(crate) fn queue_poisoned(&mut self) {
         if std::mem::replace(&mut self.receiver.poisoned, true) {
             return;
@@ -395,7 +367,7 @@ impl ShmIface {
         let knows: Vec<u32> = self.area.known().below(self.ranks()).collect();
         for source in 0..self.ranks() {
             let (other, led_to) = (source != self.me.local, self.endpoint_of(source).is_some());
-            // Whoever never connected has sent nothing, and is only noted.
+            // A rank that never connected has sent nothing, and is only noted.
             if other && !led_to && !knows.contains(&source) {
                 self.receiver.ignore(source);
                 self.area.refused().set(source, true);
@@ -409,13 +381,13 @@ impl ShmIface {
             }
         }
         // Those who sleep until there is space are refused for another reason now.
-        self.tell_waiters();
+        self.ring_waiters();
     }
 
     /// Nothing has come for a while, or this rank is about to sleep: looks whether something can
     /// never come, since a word that somebody wrote cannot be. Whether there is something to do.
     #[cold]
-    pub(crate) fn look_for_damage(&mut self) -> bool {
+    pub(crate) fn check_for_damage(&mut self) -> bool {
         let mut found = false;
         if !self.receiver.poisoned && self.receiver.queue.stalled() {
             let everyone = Everyone { area: &self.area, gone: &self.gone };

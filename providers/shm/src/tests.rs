@@ -59,7 +59,7 @@ fn job(ranks: u32, options: &ShmOptions) -> JobMemory {
 
 fn post(iface: &mut ShmIface, seen: &mut Seen, ep: EpId, number: u64, payload: &[u8]) {
     loop {
-        let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(payload);
+        let mut pack = |space: bowline_base::view::View<'_>| space.copy_in(payload);
         match iface.am_bcopy(ep, ID, &[number, 0, 0], payload.len(), &mut pack) {
             Ok(_) => return,
             Err(PostError::NoResource) => {
@@ -127,7 +127,7 @@ impl Role {
         }
     }
 
-    fn tell(&mut self, text: &str) {
+    fn send(&mut self, text: &str) {
         writeln!(self.to, "{text}").unwrap();
     }
 

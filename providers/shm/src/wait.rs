@@ -1,6 +1,6 @@
-//! Waiting for room, and sleep.
+//! Waiting for space, and sleep.
 //!
-//! A rank that is refused may ask to be told when there is room ([`ShmIface::want`]); while it is
+//! A rank that is refused may ask for a report when there is space ([`ShmIface::want`]); while it is
 //! awake, its own `progress` looks. When it goes to sleep it says so at the peers whose queues it
 //! found full, by the rules of [`bowline_base::doorbell::space`]: `waiting` there is `waiting_on` in
 //! the sender's control block, or `waiting` in its guest entry, and `wanted` is `space_wanted` in
@@ -13,7 +13,7 @@ use bowline_base::doorbell::{Doorbell, Sleep, space};
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{Armed, EpId, OpenError, Sink, Wakeup};
 
-use crate::endpoint::Seat;
+use crate::endpoint::Membership;
 use crate::iface::ShmIface;
 use crate::layout::guest;
 
@@ -25,19 +25,19 @@ const SEVERAL: u32 = u32::MAX;
 const NAP: Duration = Duration::from_millis(1);
 
 impl ShmIface {
-    pub(crate) fn want(&mut self, ep: EpId) {
+    pub(crate) fn want_writable(&mut self, ep: EpId) {
         if (ep.0 as usize) < self.eps.len() {
             self.wants.ask(ep);
         }
         self.due();
     }
 
-    /// Tells those who asked and have room now, in the order of asking.
-    pub(crate) fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    /// Reports the endpoints that asked and are writable now, in the order of asking.
+    pub(crate) fn report_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let Self { wants, eps, .. } = self;
         wants.report(sink, budget, |ep| {
             let e = &mut eps[ep.0 as usize];
-            let ready = e.has_room();
+            let ready = e.has_space();
             if ready {
                 e.refused_at = None;
                 e.refused_len = 0;
@@ -46,9 +46,9 @@ impl ShmIface {
         })
     }
 
-    /// Somebody sleeps until this rank has made room: rings those who wait for it.
+    /// Somebody sleeps until this rank has made space: rings those who wait for it.
     #[cold]
-    pub(crate) fn tell_waiters(&mut self) {
+    pub(crate) fn ring_waiters(&mut self) {
         space::answer(&self.control().space_wanted);
         self.receiver.publish_heads();
         let job = self.area.job().clone();
@@ -63,21 +63,21 @@ impl ShmIface {
                 }
             }
         }
-        for (index, seated) in self.guests.iter().enumerate() {
+        for (index, guest) in self.guests.iter().enumerate() {
             let waits = self
                 .area
                 .guest(index as u32)
                 // Relaxed: ordered by the answer above.
                 .is_some_and(|entry| entry.waiting.load(Ordering::Relaxed) != 0);
-            if let (true, Some(seated)) = (waits, seated) {
+            if let (true, Some(guest)) = (waits, guest) {
                 self.counters.space_rings += 1;
-                seated.ring();
+                guest.ring();
             }
         }
     }
 
     /// Whether the event descriptor is there. While the process is out of descriptors, the caller is
-    /// told to go on polling; it asks in a loop then, so the answer takes a moment and is logged once.
+    /// asked to go on polling; it asks in a loop then, so the answer takes a moment and is logged once.
     fn has_event_fd(&mut self) -> bool {
         let Err(error) = self.bell.event_fd() else {
             self.polls_for_fd = false;
@@ -96,14 +96,14 @@ impl ShmIface {
         if self.area.attention().word.load(Ordering::Acquire) != self.seen_attention
             || self.area.job().death_generation() != self.seen_deaths
             || !self.deferred.is_empty()
-            || !self.news.is_empty()
-            || !self.graves.is_empty()
+            || !self.failures.is_empty()
+            || !self.lost.is_empty()
             || self.receiver.ready()
         {
             return true;
         }
         let Self { wants, eps, .. } = self;
-        wants.iter().any(|ep| eps[ep.0 as usize].has_room())
+        wants.iter().any(|ep| eps[ep.0 as usize].has_space())
     }
 
     /// Says at the peers whose queues are full that this rank waits. `false`: one of them could
@@ -116,12 +116,12 @@ impl ShmIface {
         let mut on = 0;
         for ep in self.wants.iter() {
             let e = &self.eps[ep.0 as usize];
-            match e.seat {
-                Seat::Member => {
+            match e.membership {
+                Membership::Member => {
                     let this = e.area.local() + 1;
                     on = if on == 0 || on == this { this } else { SEVERAL };
                 }
-                Seat::Guest(index) => {
+                Membership::Guest(index) => {
                     let Some(entry) = e.area.guest(index) else { return false };
                     // Acquire pairs with the Release in the host's `welcome`.
                     if entry.state.load(Ordering::Acquire) != guest::WELCOME {
@@ -147,13 +147,13 @@ impl ShmIface {
 pub(crate) struct Going<'a> {
     pub(crate) iface: &'a mut ShmIface,
     pub(crate) kind: Sleep,
-    /// From here on, whoever makes damage or space rings.
+    /// From here on, a peer that makes damage or space rings.
     pub(crate) armed: bool,
 }
 
 impl space::Sleeper for Going<'_> {
     fn has_work(&mut self) -> bool {
-        self.iface.has_work() || (self.armed && self.iface.look_for_damage())
+        self.iface.has_work() || (self.armed && self.iface.check_for_damage())
     }
 
     fn ask(&mut self) -> bool {
@@ -203,7 +203,7 @@ impl Wakeup for ShmIface {
         // Relaxed: a ring too many does no harm.
         self.control().waiting_on.store(0, Ordering::Relaxed);
         for e in &self.eps {
-            if let Seat::Guest(index) = e.seat
+            if let Membership::Guest(index) = e.membership
                 && let Some(entry) = e.area.guest(index)
             {
                 entry.waiting.store(0, Ordering::Relaxed);

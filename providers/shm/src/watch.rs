@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bowline_base::doorbell::Doorbell;
+use bowline_base::helper_thread::without_signals;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::addr::Process;
@@ -103,22 +104,6 @@ fn ends_first(pidfd: BorrowedFd<'_>, end: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Runs `spawn` with all signals blocked, which the new thread inherits.
-fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigfillset` initialises `all`, and `pthread_sigmask` reads it and initialises
-    // `before`; both point to memory of the right type.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let result = spawn();
-    // SAFETY: `before` was initialised above; with a valid operation the call cannot fail.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    result
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,7 +111,7 @@ mod tests {
     use crate::options::ShmOptions;
     use bowline_base::job::{JobMemory, JobSpec};
 
-    /// A peer that has no seat free refuses each attempt to connect to it; the attempts must not leave
+    /// A peer that has no entry free refuses each attempt to connect to it; the attempts must not leave
     /// a thread and a descriptor each.
     #[test]
     fn a_process_is_watched_once() {

@@ -18,7 +18,7 @@ pub(crate) struct Message {
     pub(crate) payload: Vec<u8>,
 }
 
-/// Records everything that it is told.
+/// Records everything that is reported to it.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(crate) messages: Vec<Message>,
@@ -102,7 +102,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Posts until there is room, making progress on the same interface meanwhile.
+/// Posts until there is space, making progress on the same interface meanwhile.
 pub(crate) fn send(
     iface: &mut ShmIface,
     sink: &mut Recorder,
@@ -115,7 +115,7 @@ pub(crate) fn send(
             iface.am_short(ep, ID, header, payload)
         } else {
             iface
-                .am_bcopy(ep, ID, header, payload.len(), &mut |room| room.copy_in(payload))
+                .am_bcopy(ep, ID, header, payload.len(), &mut |space| space.copy_in(payload))
                 .map(|_| ())
         };
         match posted {
@@ -128,7 +128,7 @@ pub(crate) fn send(
     }
 }
 
-/// A payload that tells its sender, number and length.
+/// A payload that says its sender, number and length.
 pub(crate) fn pattern(source: u32, number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u64 * 31 + number * 7 + u64::from(source) * 131) as u8).collect()
 }

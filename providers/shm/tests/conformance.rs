@@ -24,7 +24,7 @@ fn open(
 }
 
 fn kill(node: &Node, index: usize, iface: ShmIface) {
-    // What a kill leaves: queues and words as they are. The launcher tells the others.
+    // What a kill leaves: queues and words as they are. The launcher notifies the others.
     std::mem::forget(iface);
     node.job.mark_dead(index as u32);
 }

@@ -24,7 +24,7 @@ fn every_length_arrives_by_the_queue_and_by_a_ring() {
         for (number, &len) in lengths.iter().enumerate() {
             let payload = pattern(0, number as u64, len);
             while a
-                .am_bcopy(ep, ID, &[number as u64, 1, 2], len, &mut |room| room.copy_in(&payload))
+                .am_bcopy(ep, ID, &[number as u64, 1, 2], len, &mut |space| space.copy_in(&payload))
                 .is_err()
             {
                 b.progress(&mut at_b, 64);
@@ -59,19 +59,19 @@ fn what_was_packed_counts_and_not_what_was_asked_for() {
         let ep = a.connect(&b.address()).unwrap();
         send(a, &mut at_a, ep, &[0; 3], &[]).unwrap();
         let asked = [1, 24, 25, 32, 33, 64, 96, 97, 500, 8000];
-        for (len, room) in
-            asked.iter().flat_map(|&room| [(0, room), (room / 2, room), (room, room)])
+        for (len, space) in
+            asked.iter().flat_map(|&space| [(0, space), (space / 2, space), (space, space)])
         {
-            let payload = pattern(0, room as u64, len);
-            let sent = a.am_bcopy(ep, ID, &[len as u64, 0, 0], room, &mut |view| {
-                assert_eq!(view.len(), room);
+            let payload = pattern(0, space as u64, len);
+            let sent = a.am_bcopy(ep, ID, &[len as u64, 0, 0], space, &mut |view| {
+                assert_eq!(view.len(), space);
                 view.copy_in(&payload)
             });
             assert_eq!(sent, Ok(len));
             while b.progress(&mut at_b, 8) > 0 {}
             let message = at_b.messages.last().unwrap();
             assert_eq!(message.header[0], len as u64);
-            assert_eq!(message.payload, payload, "{len} of {room} bytes, ring: {promote}");
+            assert_eq!(message.payload, payload, "{len} of {space} bytes, ring: {promote}");
         }
     }
 }
@@ -95,7 +95,7 @@ fn refusals_are_exact_and_nothing_is_packed() {
     // Fill the peer's queues; the refused message was not packed.
     let mut sent = 0;
     loop {
-        match a.am_bcopy(ep, ID, &[sent, 0, 0], 100, &mut |room| room.copy_in(&[1; 100])) {
+        match a.am_bcopy(ep, ID, &[sent, 0, 0], 100, &mut |space| space.copy_in(&[1; 100])) {
             Ok(_) => sent += 1,
             Err(error) => {
                 assert_eq!(error, PostError::NoResource);
@@ -146,7 +146,7 @@ fn rings_wander_to_the_hot_and_order_is_kept() {
                 let (rank, ep): (&mut ShmIface, _) = (&mut ranks[who], eps[who]);
                 let header = [numbers[who], 0, 0];
                 let posted = rank
-                    .am_bcopy(ep, ID, &header, len, &mut |room| room.copy_in(&payload))
+                    .am_bcopy(ep, ID, &header, len, &mut |space| space.copy_in(&payload))
                     .map(|_| ());
                 match posted {
                     Ok(()) => break,

@@ -44,7 +44,7 @@ fn moves_bytes(a: &mut ShmIface, b: &ShmIface, ep: EpId, handle: bowline_uct::Me
         assert_eq!(bytes_at(b, handle, 16, len), data);
     }
     let data = pattern(2, 0, 700);
-    let packed = a.put_bcopy(ep, 1000, &mut |room| room.copy_in(&data), at(100));
+    let packed = a.put_bcopy(ep, 1000, &mut |space| space.copy_in(&data), at(100));
     assert_eq!(packed, Ok(700));
     assert_eq!(bytes_at(b, handle, 100, 700), data);
     let mut got = Vec::new();
@@ -355,7 +355,7 @@ fn a_transfer_that_stops_in_the_middle_is_reported_by_its_completion() {
     assert_eq!(a.get_zcopy(ep, &whole, from, Token(9)), Ok(Posted::InFlight));
     a.progress(&mut sink, 8);
     assert_eq!(sink.completed, [(Token(9), Err(PeerFailure::Refused))]);
-    // Without a token, the flush tells.
+    // Without a token, the flush reports.
     assert_eq!(a.get_zcopy(ep, &whole, from, Token::NONE), Ok(Posted::Done));
     assert_eq!(a.flush(ep, Token(10)), Ok(Posted::InFlight));
     a.progress(&mut sink, 8);
@@ -482,7 +482,7 @@ fn a_notified_put_is_seen_after_its_bytes() {
     }
 }
 
-/// Whoever sees the last word of a put sees all of it, whatever its length.
+/// A reader that sees the last word of a put sees all of it, whatever its length.
 #[test]
 fn puts_to_mapped_memory_end_with_their_last_word() {
     let options = ShmOptions::default();

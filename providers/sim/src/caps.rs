@@ -26,7 +26,7 @@ pub(crate) fn attr(options: &NetworkOptions) -> IfaceAttr {
         | Caps::WAKEUP
         | Caps::EVENT_FD
         | Caps::INTER_NODE;
-    caps.set(Caps::PEER_FAILURE, options.tells_deaths);
+    caps.set(Caps::PEER_FAILURE, options.reports_deaths);
     caps.set(Caps::EP_CHECK, options.checks);
     caps.set(Caps::AM_ORDERED, options.link == LinkMode::Reliable);
     let mut limits = Limits {

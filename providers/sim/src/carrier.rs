@@ -19,11 +19,10 @@ use std::time::{Duration, Instant};
 
 use bowline_base::doorbell::Doorbell;
 use bowline_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use bowline_base::view::View;
 use bowline_uct::{
     Armed, AtomicOps, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemoryDomain,
-    OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe,
-    SignalSink, Sink, TagOffload, Token, Wakeup, forward, lacks,
+    OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice, SignalSafe, SignalSink, Sink,
+    TagOffload, Token, Wakeup, forward, lacks,
 };
 
 /// Reads under way at once.
@@ -37,7 +36,7 @@ const FAILED: u32 = 3;
 /// How fast the card is.
 #[derive(Clone, Copy, Debug)]
 pub struct CarrierOptions {
-    /// From a read's turn to its first byte.
+    /// From the moment that a read is next to its first byte.
     pub latency: Duration,
     /// Bytes in a second.
     pub bandwidth: f64,
@@ -145,11 +144,11 @@ impl Carrier {
         Ok(Posted::InFlight)
     }
 
-    /// Tells of reads that are done, as long as `tell` takes them.
+    /// Reports reads that are done, as long as `report` takes them.
     fn complete(
         &mut self,
         budget: u32,
-        mut tell: impl FnMut(Token, Result<u64, PeerFailure>) -> bool,
+        mut report: impl FnMut(Token, Result<u64, PeerFailure>) -> bool,
     ) -> u32 {
         let mut reported = 0;
         if !self.has_completions() {
@@ -164,7 +163,7 @@ impl Carrier {
             // Relaxed: the lane's own now.
             let token = Token(slot.token.load(Ordering::Relaxed));
             let result = if state == DONE { Ok(0) } else { Err(PeerFailure::Refused) };
-            if token == Token::NONE || tell(token, result) {
+            if token == Token::NONE || report(token, result) {
                 // Release: pairs with the Acquire in `post`.
                 slot.state.store(FREE, Ordering::Release);
                 reported += 1;
@@ -188,13 +187,13 @@ impl Drop for Carrier {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tell_of_panic();
+            report_panic();
         }
     }
 }
 
 #[cold]
-fn tell_of_panic() {
+fn report_panic() {
     eprintln!("the thread that stands for a network card has panicked");
 }
 
@@ -264,20 +263,12 @@ impl Slot {
 
 impl MemoryDomain for Carrier {
     forward! {
-        [this => this.below] md_attr mem_alloc mem_register mem_view mem_release rkey_pack
-        rkey_unpack rkey_release
+        [this => this.below] md_attr mem_alloc mem_register mem_expose mem_lend mem_view mem_release
+        rkey_pack rkey_unpack rkey_release
     }
 
-    lacks! { mem_expose mem_lend puts_end_last }
-
-    fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
-        None
-    }
-
-    fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
-        // All messages are read where they lie, by the card.
-        None
-    }
+    // All messages are read where they lie, by the card.
+    lacks! { rkey_ptr puts_end_last rkey_of }
 }
 
 // SAFETY: operations are those of the interface inside; a read that the thread carries out is reported when

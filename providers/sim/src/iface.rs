@@ -6,22 +6,21 @@
 //!
 //! **Order of events in `progress`.** Completions, then endpoints that may post again, in order of
 //! asking, then messages and failures of peers, in order. With a budget of one the second and the
-//! third take turns.
+//! third alternates.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use bowline_base::doorbell::Doorbell;
-use bowline_base::slab::Slab;
-use bowline_uct::runtime::{EpTable, EventQueue, MemoryTable, WritableList};
+use bowline_base::slab::{Key, Slab};
+use bowline_uct::runtime::{EpTable, EventQueue, KeyTable, MemoryTable, WritableList};
 use bowline_uct::{
-    Arrival, Desc, EpId, IfaceAttr, OpenError, PeerFailure, PostError, Sink, Source, Token,
-    Unreachable, Verdict,
+    Arrival, Desc, EpId, IfaceAttr, OpenError, PeerFailure, PostError, Sink, Source, Unreachable,
+    Verdict,
 };
 
 use crate::caps::{self, INLINE_BYTES};
-use crate::md::Opened;
 use crate::net::{Cancel, Item};
 use crate::network::Network;
 use crate::options::Drive;
@@ -38,7 +37,7 @@ pub type IdleHook = Arc<dyn Fn() + Send + Sync>;
 #[derive(Debug)]
 struct Endpoint {
     peer: u32,
-    /// What it was last refused for: a receive buffer of its peer, or else room of its own.
+    /// What it was last refused for: a receive buffer of its peer, or else space of its own.
     lacks_slot: bool,
 }
 
@@ -54,7 +53,8 @@ pub struct SimIface {
     /// Zcopy operations that may still be posted.
     permits: u32,
     domain: MemoryTable,
-    keys: Slab<Opened>,
+    /// Handles of peers' memory, by node; none for the whole process, which may be read.
+    keys: KeyTable<u32, Option<Key>>,
     endpoints: EpTable<Endpoint>,
     by_peer: BTreeMap<u32, EpId>,
     waiters: WritableList,
@@ -64,7 +64,7 @@ pub struct SimIface {
     doorbell: Doorbell,
     idle: Option<IdleHook>,
     /// Whether a budget of one goes to an endpoint that wants to post.
-    turn: bool,
+    odd_call: bool,
 }
 
 impl fmt::Debug for SimIface {
@@ -76,8 +76,15 @@ impl fmt::Debug for SimIface {
     }
 }
 
+impl Network {
+    /// Opens an interface. They are numbered from 0 in the order of opening.
+    pub fn open(&self) -> SimIface {
+        SimIface::open(self.clone())
+    }
+}
+
 impl SimIface {
-    pub(crate) fn open(network: Network) -> Self {
+    fn open(network: Network) -> Self {
         let doorbell = Doorbell::private();
         let mut net = network.lock();
         let node = net.open(doorbell.clone());
@@ -97,7 +104,7 @@ impl SimIface {
             whole_process,
             permits,
             domain: MemoryTable::default(),
-            keys: Slab::default(),
+            keys: KeyTable::default(),
             endpoints: EpTable::default(),
             by_peer: BTreeMap::new(),
             waiters: WritableList::default(),
@@ -105,7 +112,7 @@ impl SimIface {
             kept: Slab::default(),
             doorbell,
             idle: None,
-            turn: false,
+            odd_call: false,
         }
     }
 
@@ -132,7 +139,7 @@ impl SimIface {
         }
     }
 
-    fn open_endpoint(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let peer = self.peer_at(address)?;
         if let Some(how) = self.network.lock().known_end(self.node, peer) {
             return Err(OpenError::PeerFailed(how));
@@ -150,14 +157,14 @@ impl SimIface {
         Ok(ep)
     }
 
-    fn close_endpoint(&mut self, ep: EpId) {
+    fn disconnect(&mut self, ep: EpId) {
         let Some(endpoint) = self.endpoints.remove(ep) else { return };
         self.waiters.cancel(ep);
         self.invalidated.forget(ep);
         self.by_peer.remove(&endpoint.peer);
     }
 
-    fn fail_endpoint(&mut self, ep: EpId) {
+    fn invalidate(&mut self, ep: EpId) {
         let Some(&mut Endpoint { peer, .. }) = self.endpoints.fail(ep) else { return };
         self.waiters.cancel(ep);
         self.network.lock().cancel(self.node, peer, PeerFailure::Died, Cancel::Borrowing);
@@ -170,7 +177,6 @@ impl SimIface {
         self.endpoints.open(ep).map(|endpoint| endpoint.peer)
     }
 
-    /// Notes what `ep` was refused for.
     fn refused(&mut self, ep: EpId, am: bool, error: PostError) -> PostError {
         if error == PostError::NoResource
             && let Ok(endpoint) = self.endpoints.open_mut(ep)
@@ -180,32 +186,32 @@ impl SimIface {
         error
     }
 
-    fn can_tell(&self, ep: EpId) -> bool {
+    fn is_writable_now(&self, ep: EpId) -> bool {
         self.endpoints.open(ep).is_ok_and(|endpoint| {
-            self.network.lock().has_room(self.node, endpoint.peer, endpoint.lacks_slot)
+            self.network.lock().has_space(self.node, endpoint.peer, endpoint.lacks_slot)
         })
     }
 
-    /// Tells at most `budget` waiting endpoints, in order of asking, that they may post. Returns
+    /// Reports at most `budget` waiting endpoints, in order of asking, as writable. Returns
     /// the events.
-    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn report_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut waiters = std::mem::take(&mut self.waiters);
-        let events = waiters.report(sink, budget, |ep| self.can_tell(ep));
+        let events = waiters.report(sink, budget, |ep| self.is_writable_now(ep));
         self.waiters = waiters;
-        self.ask_for_room();
+        self.ask_for_space();
         events
     }
 
-    /// Has the network ring when there is room for those that wait. A ring uses the wish up, and
-    /// the room may be somebody else's by then, so this is done after every vain look.
-    fn ask_for_room(&self) {
+    /// Has the network ring when there is space for those that wait. A ring uses the wish up, and
+    /// the space may be somebody else's by then, so this is done after every vain look.
+    fn ask_for_space(&self) {
         if self.waiters.is_empty() {
             return;
         }
         let mut net = self.network.lock();
         for ep in self.waiters.iter() {
             if let Ok(endpoint) = self.endpoints.open(ep) {
-                net.want_room(self.node, endpoint.peer);
+                net.want_space(self.node, endpoint.peer);
             }
         }
     }
@@ -273,14 +279,14 @@ impl SimIface {
         if self.waiters.is_empty() {
             return events + self.deliver(sink, budget - events);
         }
-        self.turn = !self.turn;
+        self.odd_call = !self.odd_call;
         let left = budget - events;
-        if left > 1 || self.turn {
-            events += self.tell_writable(sink, left);
+        if left > 1 || self.odd_call {
+            events += self.report_writable(sink, left);
         }
         events += self.deliver(sink, budget - events);
         if events == 0 {
-            events += self.tell_writable(sink, budget);
+            events += self.report_writable(sink, budget);
         }
         events
     }
@@ -307,7 +313,7 @@ impl SimIface {
             return true;
         }
         drop(net);
-        !self.invalidated.is_empty() || self.waiters.iter().any(|ep| self.can_tell(ep))
+        !self.invalidated.is_empty() || self.waiters.iter().any(|ep| self.is_writable_now(ep))
     }
 }
 
@@ -316,12 +322,9 @@ impl Drop for SimIface {
         // The network forgets this interface's memory and buffers before they go with the fields.
         let mut net = self.network.lock();
         if std::thread::panicking() {
-            // Whoever panics did not close in order.
+            // An owner that panics did not close in order.
             net.crash(self.node);
         }
         net.close(self.node);
     }
 }
-
-/// A completion, as the network has it.
-pub(crate) type Completion = (Token, Result<u64, PeerFailure>);

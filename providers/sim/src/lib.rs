@@ -14,7 +14,7 @@
 //! let network = Network::new(NetworkOptions { seed: 7, ..NetworkOptions::default() });
 //! let (mut a, b) = (network.open(), network.open());
 //! let ep = a.connect(&b.address()).expect("everybody reaches everybody");
-//! a.am_short(ep, bowline_uct::AmId::new(1), &[1, 2, 3], b"hello").expect("there is room");
+//! a.am_short(ep, bowline_uct::AmId::new(1), &[1, 2, 3], b"hello").expect("there is space");
 //! while network.advance() {}
 //! assert_eq!(network.now(), 1000 + 380);
 //! ```
@@ -22,7 +22,8 @@
 //! # Time
 //! A message of n bytes leaves its sender's interface `gap_ns + n * byte_ps / 1000` after the
 //! message in front of it, and arrives `latency_ns` later: the pipelining model
-//! `T(b, n) = latency + b (gap + n beta)`. Both may also be given by size ([`OfSize`]). Nothing else takes time. Time moves only when somebody
+//! `T(b, n) = latency + b (gap + n beta)`. Both may also be given by size ([`TimesOfSize`]), what a byte
+//! of a get takes apart from them, and either may change ([`Network::set_byte_times`]). Nothing else takes time. Time moves only when somebody
 //! calls [`Network::advance`], or, with [`Drive::OnIdle`], when an interface finds nothing to do.
 //!
 //! # Faults
@@ -32,7 +33,7 @@
 //! | duplication | dropped at the receiver | it comes twice |
 //! | reordering | later messages wait for it | later messages pass it |
 //! | partition | messages wait for the heal, or the peers give each other up | they are lost |
-//! | death, at a time or at an operation | told after a time-out | the same |
+//! | death, at a time or at an operation | reported after a time-out | the same |
 //!
 //! One-sided operations are executed at the target's interface without the target's progress,
 //! each with a moment of its own; only fences, flushes and, by option, atomics behind puts order
@@ -47,13 +48,12 @@
 //! speed is not what it is for.
 //!
 //! # Resource cleanup
-//! A dropped interface tells its peers that it has closed, after what it sent before. No pointer
+//! A dropped interface notifies its peers that it has closed, after what it sent before. No pointer
 //! to a caller's buffer is kept by the network beyond that.
 
 mod caps;
 mod carrier;
 mod iface;
-mod md;
 mod net;
 mod network;
 mod options;
@@ -66,5 +66,7 @@ pub use carrier::{Carrier, CarrierOptions};
 pub use iface::{IdleHook, SimIface};
 pub use net::{Ended, SimCounters};
 pub use network::Network;
-pub use options::{Death, Drive, Faults, LinkMode, Moment, NetworkOptions, OfSize, Partition};
+pub use options::{
+    Death, Drive, Faults, LinkMode, Moment, NetworkOptions, NetworkPartition, TimesOfSize,
+};
 pub use random::Random;

@@ -32,7 +32,7 @@ bowline_base::counters! {
     pub struct SimCounters {
         /// Operations posted.
         posted,
-        /// Operations refused for want of room.
+        /// Operations refused for want of space.
         refused,
         /// Active messages handed to receivers.
         delivered,
@@ -167,7 +167,6 @@ impl Net {
         self.now
     }
 
-    /// The time of the next event.
     pub(crate) fn next_event(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(event)| event.at)
     }
@@ -255,7 +254,7 @@ impl Net {
         };
         let (from, to, seq, lost, copy) = (op.from, op.to, op.seq, op.lost, op.copy);
         if self.nodes[to as usize].state != State::Alive {
-            // Whoever sent it learns that from the notice.
+            // Its sender learns that from the notice.
             return self.note(Mark::Lose, from, to, [seq, 1]);
         }
         if let Some(until) = self.parted(from, to) {

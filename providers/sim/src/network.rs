@@ -1,10 +1,9 @@
-//! The handle by which a network is made, driven and looked at.
+//! The handle by which a network is made, driven and looked at. Interfaces are opened in [`crate::iface`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 
-use crate::iface::SimIface;
 use crate::net::{Net, SimCounters, State};
 use crate::options::NetworkOptions;
 use crate::trace::Mark;
@@ -28,11 +27,6 @@ impl Network {
         // Relaxed: only the number is wanted.
         let id = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Self(Arc::new(Mutex::new(Net::new(options, id))))
-    }
-
-    /// Opens an interface. They are numbered from 0 in the order of opening.
-    pub fn open(&self) -> SimIface {
-        SimIface::open(self.clone())
     }
 
     /// The lock. A panic of another holder, in a test that fails, leaves the network usable.
@@ -59,6 +53,13 @@ impl Network {
     /// clock. Time that has passed stays so.
     pub fn pass_until(&self, at: u64) {
         self.lock().pass_until(at);
+    }
+
+    /// What a byte takes from now on, in ps: of messages and puts, and of gets
+    /// ([`NetworkOptions::byte_ps`], [`NetworkOptions::read_ps`]). What was posted before keeps its times.
+    pub fn set_byte_times(&self, byte_ps: u64, read_ps: Option<u64>) {
+        let options = &mut self.lock().options;
+        (options.byte_ps, options.read_ps) = (byte_ps, read_ps);
     }
 
     /// Brings all events, and those that they cause.
@@ -92,12 +93,12 @@ impl Network {
         }
     }
 
-    /// Changes whenever the set of failures that `node` was told of does.
+    /// Changes whenever the set of failures that were reported to `node` does.
     pub fn failure_generation(&self, node: u32) -> u32 {
         self.lock().nodes.get(node as usize).map_or(0, |node| node.failure_generation)
     }
 
-    /// The interfaces that `node` was told to have died or become unreachable.
+    /// The interfaces whose death or unreachability was reported to `node`.
     pub fn failures(&self, node: u32) -> Vec<u32> {
         let net = self.lock();
         net.nodes.get(node as usize).map_or_else(Vec::new, |n| n.failures.iter().copied().collect())
@@ -123,7 +124,7 @@ impl Network {
         self.lock().trace.lines()
     }
 
-    /// Enters a choice of whoever drives the network into the trace.
+    /// Enters a choice of the network's driver into the trace.
     pub fn note_choice(&self, what: u32, value: u64) {
         let mut net = self.lock();
         let now = net.now();

@@ -14,7 +14,7 @@ pub enum LinkMode {
 /// Who moves time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Drive {
-    /// Whoever calls [`Network::advance`](crate::Network::advance).
+    /// The caller of [`Network::advance`](crate::Network::advance).
     #[default]
     Caller,
     /// Also an interface whose progress finds nothing: it runs everything that is under way.
@@ -56,7 +56,7 @@ pub struct Death {
 
 /// A time during which some interfaces and the others do not hear of each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partition {
+pub struct NetworkPartition {
     /// Its begin, in ns.
     pub from_ns: u64,
     /// Its end, in ns; `u64::MAX` for none.
@@ -65,7 +65,7 @@ pub struct Partition {
     pub side: Vec<u32>,
 }
 
-impl Partition {
+impl NetworkPartition {
     /// Whether it parts `a` from `b` at a time.
     pub(crate) fn cuts(&self, a: u32, b: u32, now: u64) -> bool {
         (self.from_ns..self.until_ns).contains(&now) && self.parts(a, b)
@@ -79,7 +79,7 @@ impl Partition {
 
 /// What messages of one size take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfSize {
+pub struct TimesOfSize {
     /// Bytes of payload.
     pub bytes: u64,
     /// From the departure of such a message to its arrival, in ns.
@@ -102,7 +102,9 @@ pub struct NetworkOptions {
     /// Where latency and gap depend on the size: rows in ascending order of sizes, between which both are interpolated. They
     /// go before the three figures above, but for acknowledgements. Beyond the last size the gap grows as between the last
     /// two, or by `byte_ps` where there is one row.
-    pub by_size: Vec<OfSize>,
+    pub by_size: Vec<TimesOfSize>,
+    /// For each byte that a get reads, in ps, in place of what messages take.
+    pub read_ps: Option<u64>,
     /// Added to the latency, between 0 and so many ns, drawn anew for each operation.
     pub jitter_ns: u64,
     /// Faults of the links.
@@ -114,15 +116,15 @@ pub struct NetworkOptions {
     /// Deaths.
     pub deaths: Vec<Death>,
     /// Partitions.
-    pub partitions: Vec<Partition>,
-    /// From a death to its being told, in ns. A message on its way arrives before.
+    pub partitions: Vec<NetworkPartition>,
+    /// From a death to its report, in ns. A message on its way arrives before.
     pub detect_ns: u64,
     /// Added to that, between 0 and so many ns, drawn for each survivor.
     pub detect_jitter_ns: u64,
-    /// Whether a death is told to everybody. Else only whoever asks after the peer, by a check or
+    /// Whether a death is reported to all peers. Else only a peer that asks, by a check or
     /// by a post, learns of it, so long after: such an interface does not claim
     /// [`PEER_FAILURE`](bowline_uct::Caps::PEER_FAILURE).
-    pub tells_deaths: bool,
+    pub reports_deaths: bool,
     /// Whether an interface can be asked whether a peer lives.
     pub checks: bool,
     /// How long a partition lasts before those on different sides take each other for failed, in
@@ -164,6 +166,12 @@ pub struct NetworkOptions {
 }
 
 impl NetworkOptions {
+    /// How long the bytes of a get keep the interface that they are read from, in ns.
+    pub(crate) fn read_time(&self, len: usize) -> u64 {
+        let read = |ps: u64| self.gap_ns + (len as u64).saturating_mul(ps) / 1000;
+        self.read_ps.map_or_else(|| self.times(len).1, read)
+    }
+
     /// How long a message is under way, and how long it keeps its interface, in ns.
     pub(crate) fn times(&self, len: usize) -> (u64, u64) {
         let len = len as u64;
@@ -206,6 +214,7 @@ impl Default for NetworkOptions {
             // 10.2 GB/s
             byte_ps: 98,
             by_size: Vec::new(),
+            read_ps: None,
             jitter_ns: 0,
             faults: Faults::default(),
             link: LinkMode::Reliable,
@@ -214,7 +223,7 @@ impl Default for NetworkOptions {
             partitions: Vec::new(),
             detect_ns: 1_000_000,
             detect_jitter_ns: 0,
-            tells_deaths: true,
+            reports_deaths: true,
             checks: true,
             unreachable_ns: 10_000_000_000,
             puts_ordered: true,
@@ -239,13 +248,13 @@ impl Default for NetworkOptions {
 mod tests {
     use super::*;
 
-    fn with(by_size: Vec<OfSize>) -> NetworkOptions {
+    fn with(by_size: Vec<TimesOfSize>) -> NetworkOptions {
         NetworkOptions { latency_ns: 1, gap_ns: 2, byte_ps: 500, by_size, ..Default::default() }
     }
 
     #[test]
     fn times_by_size_lie_on_straight_pieces_and_go_on_behind_the_last_one() {
-        let row = |bytes, latency_ns, gap_ns| OfSize { bytes, latency_ns, gap_ns };
+        let row = |bytes, latency_ns, gap_ns| TimesOfSize { bytes, latency_ns, gap_ns };
         let network = with(vec![row(8, 100, 50), row(108, 200, 60), row(308, 100, 160)]);
         let times = |len| network.times(len);
         assert_eq!((times(0), times(8), times(108)), ((100, 50), (100, 50), (200, 60)));
@@ -255,5 +264,12 @@ mod tests {
         assert_eq!(with(vec![row(8, 100, 50)]).times(108), (100, 100), "byte_ps beyond one row");
         assert_eq!(with(Vec::new()).times(100), (1, 52));
         assert!(times(usize::MAX).1 > 1 << 60);
+    }
+
+    #[test]
+    fn reads_may_have_a_time_of_their_own() {
+        let network = with(Vec::new());
+        assert_eq!(network.read_time(100), 52, "as messages");
+        assert_eq!(NetworkOptions { read_ps: Some(100), ..network }.read_time(100), 12);
     }
 }

@@ -31,11 +31,11 @@ impl Bytes {
         Self { _buffer: buffer, start, len }
     }
 
-    /// Room of `max` bytes as `pack` fills it.
+    /// Space of `max` bytes as `pack` fills it.
     pub(crate) fn packed(max: usize, pack: &mut dyn FnMut(View<'_>) -> usize) -> Self {
         let mut bytes = Self::new(vec![0; max]);
         let len = pack(bytes.view());
-        assert!(len <= max, "pack returns how much of the room it was given it has filled");
+        assert!(len <= max, "pack returns how much of the space it was given it has filled");
         bytes.len = len;
         bytes
     }
@@ -85,11 +85,6 @@ impl Lent {
             at += piece.len();
         }
     }
-}
-
-/// The bytes of all pieces together.
-pub(crate) fn total(pieces: &[LocalSlice]) -> Option<usize> {
-    pieces.iter().try_fold(0_usize, |sum, piece| sum.checked_add(piece.len()))
 }
 
 /// What an operation carries.

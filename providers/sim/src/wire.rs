@@ -15,7 +15,6 @@ const ADDRESS_MAGIC: u32 = u32::from_le_bytes(*b"BLSM");
 const RKEY_MAGIC: u32 = u32::from_le_bytes(*b"BLMK");
 const VERSION: u16 = 1;
 
-/// Bytes of a packed rkey.
 pub(crate) const RKEY_BYTES: usize = 40;
 
 pub(crate) fn pack_address(network: u64, node: u32) -> Vec<u8> {

@@ -3,7 +3,8 @@
 
 use bowline_base::sync::atomic::Ordering;
 use bowline_sim::{
-    Death, Ended, Faults, LinkMode, Moment, Network, NetworkOptions, Partition, Random, SimIface,
+    Death, Ended, Faults, LinkMode, Moment, Network, NetworkOptions, NetworkPartition, Random,
+    SimIface,
 };
 use bowline_uct::conformance::harness::Recorder;
 use bowline_uct::{
@@ -109,13 +110,13 @@ fn raw_links_lose_and_double_messages() {
         let (network, mut a, mut b, ep) = pair(options);
         assert!(!a.attr().caps.contains(Caps::AM_ORDERED));
         for i in 0..10 {
-            a.am_short(ep, ID, &[i, 0, 0], b"twelve bytes").expect("there is room");
+            a.am_short(ep, ID, &[i, 0, 0], b"twelve bytes").expect("there is space");
         }
         network.run_until_quiet();
         assert_eq!(take(&mut b).messages.len(), expected);
         // What is lost takes no receive buffer away.
         for i in 0..32 {
-            a.am_short(ep, ID, &[i, 0, 0], &[]).expect("there is room again");
+            a.am_short(ep, ID, &[i, 0, 0], &[]).expect("there is space again");
         }
     }
 }
@@ -132,8 +133,8 @@ fn time_follows_the_pipelining_model() {
         let (network, mut a, mut b, ep) = pair(options.clone());
         let payload = vec![1; bytes as usize];
         for _ in 0..count {
-            let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(&payload);
-            a.am_bcopy(ep, ID, &[0; 3], payload.len(), &mut pack).expect("there is room");
+            let mut pack = |space: bowline_base::view::View<'_>| space.copy_in(&payload);
+            a.am_bcopy(ep, ID, &[0; 3], payload.len(), &mut pack).expect("there is space");
         }
         network.run_until_quiet();
         assert_eq!(take(&mut b).messages.len() as u64, count);
@@ -163,7 +164,7 @@ fn flushed(targets: u64, acknowledged: bool) -> u64 {
         windows.push((ep, RemoteSlice { address, rkey }));
     }
     for &(ep, to) in &windows {
-        root.put_short(ep, &[7; 8], to).expect("there is room");
+        root.put_short(ep, &[7; 8], to).expect("there is space");
     }
     assert_eq!(root.flush_all(Token(1)), Ok(Posted::InFlight));
     while take(&mut root).completed != [(Token(1), Ok(0))] {
@@ -186,7 +187,7 @@ fn a_lent_message_is_read_when_it_departs_and_answered_a_round_trip_later() {
     let mut buffer = bowline_base::buffer::RecvBuf::owned(vec![1; 1000]);
     // SAFETY: the buffer is kept, and left alone, until the operation has ended.
     let slice = unsafe { bowline_uct::LocalSlice::of_recv(&mut buffer, 0, 1000) }.expect("inside");
-    let posted = a.am_zcopy(ep, ID, &[0; 3], &[slice], Token(9)).expect("there is room");
+    let posted = a.am_zcopy(ep, ID, &[0; 3], &[slice], Token(9)).expect("there is space");
     assert_eq!(posted, Posted::InFlight);
     assert!(network.advance(), "the departure");
     buffer.write_at(0, &[2; 1000]);
@@ -229,11 +230,11 @@ fn atomics_overtake_puts_where_that_is_allowed() {
 
 #[test]
 fn a_partition_that_heals_only_delays() {
-    let cut = Partition { from_ns: 0, until_ns: 5_000_000, side: vec![0] };
+    let cut = NetworkPartition { from_ns: 0, until_ns: 5_000_000, side: vec![0] };
     let options = NetworkOptions { partitions: vec![cut], ..NetworkOptions::default() };
     let (network, mut a, mut b, ep) = pair(options);
     for i in 0..10 {
-        a.am_short(ep, ID, &[i, 0, 0], &[]).expect("there is room");
+        a.am_short(ep, ID, &[i, 0, 0], &[]).expect("there is space");
     }
     network.run_until_quiet();
     let seen = take(&mut b);
@@ -245,11 +246,11 @@ fn a_partition_that_heals_only_delays() {
 
 #[test]
 fn a_partition_that_lasts_makes_both_sides_give_up() {
-    let cut = Partition { from_ns: 0, until_ns: u64::MAX, side: vec![0] };
+    let cut = NetworkPartition { from_ns: 0, until_ns: u64::MAX, side: vec![0] };
     let options =
         NetworkOptions { partitions: vec![cut], unreachable_ns: 700, ..NetworkOptions::default() };
     let (network, mut a, mut b, ep) = pair(options);
-    a.am_short(ep, ID, &[0; 3], &[]).expect("there is room");
+    a.am_short(ep, ID, &[0; 3], &[]).expect("there is space");
     network.run_until_quiet();
     assert_eq!(take(&mut a).failed.len(), 1);
     assert_eq!(a.am_short(ep, ID, &[0; 3], &[]), Err(PostError::PeerFailed));
@@ -267,7 +268,7 @@ fn what_a_healed_partition_lets_through_reaches_no_memory_that_was_given_back() 
     let (mut caught, mut early) = (0, 0);
     for seed in 0..400 {
         let mut random = Random::new(seed);
-        let cut = Partition { from_ns: random.below(6000), until_ns: HEALS, side: vec![0] };
+        let cut = NetworkPartition { from_ns: random.below(6000), until_ns: HEALS, side: vec![0] };
         let options = NetworkOptions {
             seed,
             jitter_ns: 2000,
@@ -291,9 +292,9 @@ fn what_a_healed_partition_lets_through_reaches_no_memory_that_was_given_back() 
         let mut read = bowline_base::buffer::RecvBuf::owned(vec![0; LEN]);
         // SAFETY: the buffer is kept, and left alone, until the operation has ended.
         let into = unsafe { bowline_uct::LocalSlice::of_recv(&mut read, 0, LEN) }.expect("inside");
-        let _ = a.get_zcopy(ep, &[into], theirs, Token(1)).expect("there is room");
-        let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(&[7; LEN]);
-        b.put_bcopy(back, LEN, &mut pack, ours).expect("there is room");
+        let _ = a.get_zcopy(ep, &[into], theirs, Token(1)).expect("there is space");
+        let mut pack = |space: bowline_base::view::View<'_>| space.copy_in(&[7; LEN]);
+        b.put_bcopy(back, LEN, &mut pack, ours).expect("there is space");
         let mut seen = Recorder::default();
         while seen.failed.is_empty() && network.advance() {
             a.progress(&mut seen, 64);
@@ -328,13 +329,13 @@ fn a_rank_dies_at_its_time_and_what_it_sent_before_arrives() {
         network.advance();
     }
     // Departs before the death and is due long after the time-out.
-    a.am_short(ep, ID, &[1, 0, 0], &[]).expect("there is room");
+    a.am_short(ep, ID, &[1, 0, 0], &[]).expect("there is space");
     // Departs after it.
     let bytes = vec![1; 8192];
     while network.now() < 100_000 {
         assert!(network.advance());
     }
-    let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(&bytes);
+    let mut pack = |space: bowline_base::view::View<'_>| space.copy_in(&bytes);
     let late = a.am_bcopy(ep, ID, &[2, 0, 0], 8192, &mut pack);
     assert_eq!(late, Err(PostError::PeerFailed), "the dead post nothing");
     assert_eq!(network.ended(0), Some(Ended::Died));
@@ -377,6 +378,15 @@ fn the_key_of_the_whole_memory_reads_and_does_not_write() {
     network.run_until_quiet();
     assert_eq!(take(&mut a).completed, [(Token(1), Ok(0))]);
     assert!(into.view().to_vec().iter().copied().eq(0..100));
+    // The question, 100 bytes, and their way, each 380 ns apart from its interface; then with bytes ten times as slow.
+    assert_eq!(network.now(), 1380 + 380 + 9 + 1000);
+    network.set_byte_times(98, Some(980));
+    // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+    let again = unsafe { bowline_uct::LocalSlice::of_recv(&mut into, 0, 100) }.expect("inside");
+    let _ = a.get_zcopy(ep, &[again], from, Token(3)).expect("it is posted");
+    network.run_until_quiet();
+    assert_eq!(network.now(), 2769 + 1380 + 380 + 98 + 1000);
+    assert_eq!(take(&mut a).completed, [(Token(3), Ok(0))]);
     assert_eq!(a.put_short(ep, &[1], from), Err(PostError::BadArgument));
     // An address that is not there is refused, by the kernel.
     let nowhere = RemoteSlice { address: 8, rkey };

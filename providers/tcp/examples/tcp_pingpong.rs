@@ -4,7 +4,7 @@
 //! cargo run --release -p bowline-tcp --example tcp_pingpong [--in NETNS] [round trips] [blocks]
 //! ```
 //!
-//! The second process runs in the network namespace `NETNS` if one is given, so that the way leads
+//! The second process runs in the network namespace `NETNS` if one is given, so that the route leads
 //! through a veth pair instead of loopback. Settings come from the environment (`BOWLINE_TCP_*`).
 //! Times of a shared machine wander; what they are compared with belongs into the same minute.
 
@@ -46,12 +46,12 @@ struct Counter {
     failed: bool,
     ended: bool,
     hello: Vec<u8>,
-    room: Vec<u8>,
+    space: Vec<u8>,
 }
 
 impl Counter {
     fn new() -> Self {
-        let room = vec![0; MEGABYTE + (1 << 20)];
+        let space = vec![0; MEGABYTE + (1 << 20)];
         Self {
             pings: 0,
             bytes: 0,
@@ -60,7 +60,7 @@ impl Counter {
             failed: false,
             ended: false,
             hello: Vec::new(),
-            room,
+            space,
         }
     }
 }
@@ -70,12 +70,12 @@ impl Sink for Counter {
     fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
         match arrival.id {
             id::PING => {
-                arrival.payload.copy_out(&mut self.room[..8]);
+                arrival.payload.copy_out(&mut self.space[..8]);
                 self.pings += 1;
             }
             id::DATA => {
                 let at = self.bytes % MEGABYTE;
-                self.bytes += arrival.payload.copy_out(&mut self.room[at..]);
+                self.bytes += arrival.payload.copy_out(&mut self.space[at..]);
             }
             id::HELLO => self.hello = arrival.payload.to_vec(),
             id::DONE => self.done += 1,
@@ -156,8 +156,8 @@ fn main() -> Outcome<()> {
     let (address, rest) = side.seen.hello.split_at(side.seen.hello.len() - 48);
     let (address, rest) = (address.to_vec(), rest.to_vec());
     side.ep = side.iface.connect(&address)?;
-    for way in side.iface.explain(&address)? {
-        println!("{way}");
+    for route in side.iface.explain(&address)? {
+        println!("{route}");
     }
     let (remote, key) = rest.split_at(8);
     let remote = u64::from_le_bytes(remote.try_into()?);
@@ -216,7 +216,8 @@ fn messages(side: &mut Side, blocks: usize) {
                     let bytes = &buffer.contiguous().expect("in one piece")[at..at + len];
                     if packed {
                         side.retry(|iface, ep| {
-                            let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(bytes);
+                            let mut pack =
+                                |space: bowline_base::view::View<'_>| space.copy_in(bytes);
                             iface.am_bcopy(ep, id::DATA, &[0; 3], len, &mut pack)
                         });
                     } else {

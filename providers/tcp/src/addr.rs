@@ -9,9 +9,9 @@
 //! Boot id and network namespace say which loopback it is: one is only used between interfaces
 //! that share both.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
-use bowline_uct::{AddrReader, AddrWriter};
+use bowline_uct::{AddrReader, AddrWriter, fnv_32};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BLTA");
 const VERSION: u16 = 1;
@@ -55,33 +55,19 @@ pub(crate) struct Address {
     pub(crate) places: Vec<Place>,
 }
 
-/// FNV-1a, 32 bits (Fowler, Noll, Vo): finds what was damaged on its way, not what was forged.
-pub(crate) fn check(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
-
 impl Address {
     pub(crate) fn pack(&self) -> Vec<u8> {
         let mut w = AddrWriter::new();
-        w.u32(MAGIC).u16(VERSION).u16(0).u64(self.uid);
-        for byte in self.host.boot {
-            w.u8(byte);
-        }
+        w.u32(MAGIC).u16(VERSION).u16(0).u64(self.uid).raw(&self.host.boot);
         w.u64(self.host.namespace).u8(self.places.len() as u8);
         for place in &self.places {
             let (family, bytes) = match place.at.ip() {
                 IpAddr::V4(ip) => (4, ip.octets().to_vec()),
                 IpAddr::V6(ip) => (6, ip.octets().to_vec()),
             };
-            w.u8(family).u8(u8::from(place.loopback)).u16(place.at.port());
-            for byte in bytes {
-                w.u8(byte);
-            }
+            w.u8(family).u8(u8::from(place.loopback)).u16(place.at.port()).raw(&bytes);
         }
-        let mut out = w.finish();
-        let check = check(&out);
-        out.extend_from_slice(&check.to_le_bytes());
-        out
+        w.finish_checked()
     }
 
     /// Takes an address apart.
@@ -95,7 +81,7 @@ impl Address {
         if r.u32().map_err(early)? != MAGIC {
             return Err("it is no address of the tcp transport".to_owned());
         }
-        if u32::from_le_bytes(*sum) != check(body) {
+        if u32::from_le_bytes(*sum) != fnv_32(body) {
             return Err("its check does not fit its bytes".to_owned());
         }
         let version = r.u16().map_err(early)?;
@@ -104,10 +90,7 @@ impl Address {
         }
         let zero = r.u16().map_err(early)?;
         let uid = r.u64().map_err(early)?;
-        let mut boot = [0; 16];
-        for byte in &mut boot {
-            *byte = r.u8().map_err(early)?;
-        }
+        let boot = r.take().map_err(early)?;
         let namespace = r.u64().map_err(early)?;
         let count = usize::from(r.u8().map_err(early)?);
         if zero != 0 || uid == 0 || count > MAX_PLACES {
@@ -118,12 +101,8 @@ impl Address {
             let (family, flags) = (r.u8().map_err(early)?, r.u8().map_err(early)?);
             let port = r.u16().map_err(early)?;
             let ip = match family {
-                4 => IpAddr::V4(Ipv4Addr::from(r.u32().map_err(early)?.to_le_bytes())),
-                6 => {
-                    let (low, high) = (r.u64().map_err(early)?, r.u64().map_err(early)?);
-                    let bytes = u128::from(low) | u128::from(high) << 64;
-                    IpAddr::V6(Ipv6Addr::from(bytes.to_le_bytes()))
-                }
+                4 => IpAddr::from(r.take::<4>().map_err(early)?),
+                6 => IpAddr::from(r.take::<16>().map_err(early)?),
                 _ => return Err("a place in it is of an unknown family".to_owned()),
             };
             if flags > 1 || port == 0 {
@@ -157,7 +136,7 @@ mod tests {
         golden.extend([9, 0, 0, 0, 0, 0, 0, 0, 2]);
         golden.extend([4, 1, 2, 1, 127, 0, 0, 1]);
         golden.extend([6, 0, 80, 0, 0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        golden.extend(check(&golden).to_le_bytes());
+        golden.extend(fnv_32(&golden).to_le_bytes());
         assert_eq!(address.pack(), golden);
         assert_eq!(Address::parse(&golden), Ok(address));
         for bit in 0..golden.len() * 8 {

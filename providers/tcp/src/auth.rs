@@ -13,7 +13,7 @@
 //! connection, to the other side or to another interface. Bytes of the caller (private data) are
 //! covered too, and looked at by nobody before the MAC was.
 //!
-//! The server proves itself first, so that a client's private data go to nobody else. Hence whoever
+//! The server proves itself first, so that a client's private data go to nobody else. Hence a client that
 //! reaches a listener gets a MAC by which guesses of the secret can be tried at leisure. That is of no use
 //! against the 32 random bytes of a job; a secret that people choose for requests by socket address has
 //! to be as hard to guess.

@@ -3,24 +3,12 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use bowline_uct::{EpId, PeerFailure, Sink, Source, Token};
+use bowline_uct::Discard;
 
 use crate::frame::Frame;
 use crate::iface::TcpIface;
 use crate::peer::State;
 use crate::socket;
-
-/// Takes what comes while an interface closes.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn am(&mut self, _: bowline_uct::Arrival<'_>) -> bowline_uct::Verdict {
-        bowline_uct::Verdict::Consumed
-    }
-    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
-    fn writable(&mut self, _: EpId) {}
-    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
-}
 
 impl TcpIface {
     /// Brings out what was posted, says goodbye, and waits until the peers' kernels have both: a
@@ -37,17 +25,17 @@ impl TcpIface {
                     self.send_control(index, &Frame::bye().encode());
                 }
             }
-            if self.is_brought_out() || Instant::now() >= deadline {
+            if self.all_sent() || Instant::now() >= deadline {
                 return;
             }
-            bowline_uct::Iface::progress(self, &mut Nobody, 256);
+            bowline_uct::Iface::progress(self, &mut Discard, 256);
             said.resize(self.peers.len().max(said.len()), false);
             std::thread::yield_now();
         }
     }
 
     /// Whether the kernels of all peers that have not failed have what was posted to them.
-    pub(crate) fn is_brought_out(&self) -> bool {
+    pub(crate) fn all_sent(&mut self) -> bool {
         (0..self.peers.len() as u32).filter_map(|index| self.peer(index)).all(|peer| {
             let unsent = || peer.socket.as_ref().is_some_and(|s| socket::at_risk(s.as_fd()) > 0);
             match peer.state {

@@ -1,4 +1,4 @@
-//! Making the one connection between two interfaces, whoever begins, and both at once.
+//! Making the one connection between two interfaces, whichever begins, and both at once.
 //!
 //! Each side may connect. Nothing but the handshake is sent before the server has said WELCOME,
 //! so an attempt can be given up without loss. The side with the **lower uid decides**:
@@ -19,10 +19,10 @@
 //!
 //! | what happened at a place | what follows |
 //! |---|---|
-//! | no route, no answer, a link that is down, no descriptor left: it may pass | the next place; behind the last one a pause, then all again, with the ways that lead there by then, until `BOWLINE_TCP_TIMEOUT` has gone by since the beginning |
+//! | no route, no answer, a link that is down, no descriptor left: it may pass | the next place; behind the last one a pause, then all again, with the routes that exist by then, until `BOWLINE_TCP_TIMEOUT` has gone by since the beginning |
 //! | the connection is refused: nobody listens (any more), and an address is only given out by who listens | the next place; behind the last one the peer has failed |
 //! | a listener that does not know the secret, or is somebody else's | as above, at once |
-//! | the peer hangs up in the middle of the handshake: it may have been short of room | a pause, then the same place, until `BOWLINE_TCP_CONNECT_TIMEOUT` |
+//! | the peer hangs up in the middle of the handshake: it may have been short of space | a pause, then the same place, until `BOWLINE_TCP_CONNECT_TIMEOUT` |
 //!
 //! Pauses grow from [`PAUSE`]'s first to its second value.
 
@@ -37,7 +37,7 @@ use crate::handshake::{Handshake, Role, Stage};
 use crate::hello::{Answer, Hello, Purpose, Verdict};
 use crate::iface::{PEER_EVENTS, TcpIface, random, tag};
 use crate::interfaces;
-use crate::listener::ConnectError;
+use crate::listening::TcpConnectError;
 use crate::peer::{Connecting, Peer, State};
 use crate::receive::failure_of;
 use crate::socket;
@@ -82,24 +82,24 @@ impl TcpIface {
 
     /// Where the peer may be connected to, now or else in a moment, or why nowhere.
     fn places(&self, address: &Address) -> Result<Vec<std::net::SocketAddr>, Unreachable> {
-        let (ways, later) = interfaces::ways_and_later(&self.options, self.host, address);
+        let (routes, later) = interfaces::routes_and_later(&self.options, self.host, address);
         let places: Vec<_> =
-            ways.iter().filter(|way| way.chosen).filter_map(|way| way.remote).collect();
+            routes.iter().filter(|route| route.chosen).filter_map(|route| route.remote).collect();
         if !places.is_empty() {
             return Ok(places);
         }
         if !later.is_empty() {
             return Ok(later);
         }
-        let reasons: Vec<String> = ways.iter().map(ToString::to_string).collect();
+        let reasons: Vec<String> = routes.iter().map(ToString::to_string).collect();
         Err(Unreachable::because(if reasons.is_empty() {
             "the peer listens nowhere".to_owned()
         } else {
-            format!("no way leads to the peer: {}", reasons.join("; "))
+            format!("no route leads to the peer: {}", reasons.join("; "))
         }))
     }
 
-    pub(crate) fn check_reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
+    pub(crate) fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
         let address = self.parse(address).map_err(|error| match error {
             OpenError::Unreachable(why) => why,
             other => Unreachable::because(other.to_string()),
@@ -113,7 +113,7 @@ impl TcpIface {
         self.by_uid.get(&address.uid).copied()
     }
 
-    pub(crate) fn connect_peer(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+    pub(crate) fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let address = self.parse(address)?;
         let near = address.host.boot == self.host.boot;
         if let Some(&index) = self.by_uid.get(&address.uid) {
@@ -240,7 +240,7 @@ impl TcpIface {
     }
 
     fn give_up(&mut self, index: u32, how: PeerFailure) {
-        self.note_outcome(index, Err(ConnectError::Failed(how)));
+        self.note_outcome(index, Err(TcpConnectError::Failed(how)));
         self.fail(index, how);
     }
 
@@ -258,7 +258,7 @@ impl TcpIface {
         self.set_timer();
     }
 
-    /// A pause is over. A peer that is tried anew from its first place on is tried by the ways that
+    /// A pause is over. A peer that is tried anew from its first place on is tried by the routes that
     /// lead there now.
     fn go_on_connecting(&mut self, index: u32) {
         let connecting = self.peer(index).and_then(|peer| peer.connecting.as_ref());
@@ -267,7 +267,7 @@ impl TcpIface {
         match address.map(|address| self.places(address)) {
             None => {}
             Some(Err(why)) => {
-                tracing::debug!(peer = index, %why, "no way leads to a peer any more");
+                tracing::debug!(peer = index, %why, "no route leads to a peer any more");
                 return self.give_up(index, PeerFailure::Unreachable);
             }
             Some(Ok(places)) => {
@@ -403,7 +403,7 @@ impl TcpIface {
             Verdict::Rejected => {
                 let private = handshake.private.clone();
                 drop(handshake);
-                self.note_outcome(peer, Err(ConnectError::Rejected { private }));
+                self.note_outcome(peer, Err(TcpConnectError::Rejected { private }));
                 self.fail(peer, PeerFailure::Refused);
             }
         }

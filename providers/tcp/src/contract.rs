@@ -2,50 +2,28 @@
 
 use std::os::fd::BorrowedFd;
 
-use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
-use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RkeyId,
-    SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, lacks,
+    Armed, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle, MemoryDomain,
+    OpenError, PeerFailure, PostError, RkeyId, SignalSafe, Source, TagOffload, Wakeup, forward,
+    lacks,
 };
 use rustix::event::epoll::EventFlags;
 
-use crate::iface::{Rkey, TcpIface, tag};
+use crate::iface::{TcpIface, tag};
 use crate::md::{ATTR, KEY_BYTES, Packed};
 use crate::peer::State;
 use crate::watcher::Watcher;
 
 impl MemoryDomain for TcpIface {
-    lacks! { puts_end_last }
+    lacks! { rkey_ptr puts_end_last }
+
+    forward! {
+        [this => this.domain] mem_alloc mem_register mem_expose mem_lend mem_view mem_release
+    }
 
     fn md_attr(&self) -> MdAttr {
         ATTR
-    }
-
-    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.domain.alloc("allocate memory of the tcp transport", len)
-    }
-
-    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        Ok(self.domain.register(memory))
-    }
-
-    fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        Ok(self.domain.expose(bytes))
-    }
-
-    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        Ok(self.domain.lend(bytes))
-    }
-
-    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.domain.view(handle)
-    }
-
-    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        self.domain.release(handle)
     }
 
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
@@ -65,15 +43,11 @@ impl MemoryDomain for TcpIface {
         }
         let serial = peer.serial;
         let Packed { handle, address, len, .. } = key;
-        Ok(RkeyId(self.rkeys.insert(Rkey { peer: ep.0, serial, handle, base: address, len })))
-    }
-
-    fn rkey_ptr(&self, _rkey: RkeyId, _remote: u64, _len: usize) -> Option<View<'_>> {
-        None
+        Ok(self.rkeys.insert((ep.0, serial), address, len, handle))
     }
 
     fn rkey_release(&mut self, rkey: RkeyId) {
-        self.rkeys.remove(rkey.0);
+        self.rkeys.remove(rkey);
     }
 
     fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
@@ -86,6 +60,12 @@ impl MemoryDomain for TcpIface {
 // SAFETY: slices are touched by the calls of this interface alone, while their operation is in the queue of a
 // connection; it leaves the queue before its completion is reported, and all queues go with the interface.
 unsafe impl Iface for TcpIface {
+    // Its own methods of these names.
+    forward! {
+        [this => this] reachable connect disconnect all_sent am_short am_bcopy am_zcopy flush flush_all
+        want_writable progress check
+    }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -94,90 +74,20 @@ unsafe impl Iface for TcpIface {
         self.address_here().pack()
     }
 
-    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
-        self.check_reachable(address)
-    }
-
     fn explain(&self, address: &[u8]) -> Vec<String> {
         match Self::explain(self, address) {
-            Ok(ways) => ways.iter().map(ToString::to_string).collect(),
+            Ok(routes) => routes.iter().map(ToString::to_string).collect(),
             Err(error) => vec![error.to_string()],
         }
-    }
-
-    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
-        self.connect_peer(address)
     }
 
     fn source_of(&self, address: &[u8]) -> Option<Source> {
         self.known(address).map(Source)
     }
 
-    fn disconnect(&mut self, ep: EpId) {
-        self.close_endpoint(ep);
-    }
-
-    fn all_sent(&mut self) -> bool {
-        self.is_brought_out()
-    }
-
-    #[inline]
-    fn am_short(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        payload: &[u8],
-    ) -> Result<(), PostError> {
-        self.message(ep, id, header, payload)
-    }
-
-    fn am_bcopy(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-    ) -> Result<usize, PostError> {
-        self.packed_message(ep, id, header, max_len, pack)
-    }
-
-    fn am_zcopy(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        payload: &[LocalSlice],
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.lent_message(ep, id, header, payload, token)
-    }
-
-    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        self.flush_one(ep, token)
-    }
-
-    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
-        self.flush_every(token)
-    }
-
     fn fence(&mut self) -> Result<(), PostError> {
         // A stream is in order, and its target carries everything out in that order.
         Ok(())
-    }
-
-    fn want_writable(&mut self, ep: EpId) {
-        self.want(ep);
-    }
-
-    #[inline]
-    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        self.advance(sink, budget)
-    }
-
-    fn check(&mut self, ep: EpId) -> Result<(), PostError> {
-        self.check_peer(ep)
     }
 
     fn invalidate(&mut self, ep: EpId) {
@@ -232,13 +142,8 @@ impl Wakeup for TcpIface {
 }
 
 impl KeptArrivals for TcpIface {
-    fn release(&mut self, _desc: Desc) {
-        // No arrival comes in a descriptor, so every one is stale.
-    }
-
-    fn desc_view(&self, _desc: Desc) -> Option<View<'_>> {
-        None
-    }
+    // No arrival comes in a descriptor, so every one is stale.
+    lacks! { release desc_view }
 }
 
 impl TagOffload for TcpIface {

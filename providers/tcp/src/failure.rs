@@ -1,7 +1,7 @@
-//! The end of peers: what is in flight to them is answered, then their failure is told; and what
+//! The end of peers: what is in flight to them is answered, then their failure is reported; and what
 //! must be given up because nothing comes.
 //!
-//! Events wait in one queue until the sink may be told, so that the answers of a peer's operations
+//! Events wait in one queue until they may be reported to the sink, so that the answers of a peer's operations
 //! come before its failure.
 
 use std::os::fd::AsFd;
@@ -66,7 +66,6 @@ impl TcpIface {
         self.events.fail(Some(Source(index)), Some(EpId(index)), how);
     }
 
-    /// Reports the outcome of a request.
     pub(crate) fn answered(&mut self, request: Request, outcome: Result<u64, PeerFailure>) {
         let waiter = match request {
             Request::Get { token, .. } | Request::Old { token } => CompletionOf::Token(token),
@@ -75,7 +74,7 @@ impl TcpIface {
         self.events.answer(waiter, outcome);
     }
 
-    /// Tells the sink what happened, in order.
+    /// Reports to the sink what happened, in order.
     pub(crate) fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut given = 0;
         while given < budget
@@ -97,7 +96,7 @@ impl TcpIface {
 
     fn report_failure(&mut self, sink: &mut dyn Sink, index: u32, how: PeerFailure) -> u32 {
         let Some(peer) = self.peer_mut(index) else { return 0 };
-        peer.told = true;
+        peer.reported = true;
         let ep = peer.has_ep.then_some(EpId(index));
         // Who never talked to us and has no endpoint is known to nobody above.
         let known = !peer.by_request || ep.is_some();
@@ -112,7 +111,7 @@ impl TcpIface {
     pub(crate) fn forget_if_over(&mut self, index: u32) {
         if let Some(peer) = self.peer(index)
             && matches!(peer.state, State::Failed(_))
-            && peer.told
+            && peer.reported
             && !peer.has_ep
         {
             self.peers[index as usize] = None;
@@ -161,7 +160,7 @@ impl TcpIface {
     }
 
     /// Gives up peers whose kernel has not answered ours for the time-out. The kernel knows: it
-    /// asks again what is not acknowledged, and asks a full receiver whether it has room.
+    /// asks again what is not acknowledged, and asks a full receiver whether it has space.
     fn patrol(&mut self, now: Instant) {
         let (timeout, patience) = (self.options.timeout, self.options.handshake_timeout);
         for index in 0..self.peers.len() as u32 {

@@ -32,7 +32,6 @@ use bowline_uct::{AmHeader, AmId, AtomicOp, AtomicWidth};
 
 /// Bytes of a frame's header.
 pub(crate) const HEADER_BYTES: usize = 32;
-/// Bytes behind an ATOMIC.
 pub(crate) const ATOMIC_BYTES: usize = 16;
 /// Longest put or get, in bytes; longer ones are for the protocols above to cut.
 pub(crate) const MAX_RMA: usize = 1 << 30;
@@ -151,7 +150,6 @@ impl Frame {
         Self { kind: Kind::Bye, id: 0, flags: 0, len: 0, words: [0; 3] }
     }
 
-    /// The header as bytes.
     #[inline]
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
@@ -246,14 +244,7 @@ pub(crate) struct Atomic {
 
 impl Atomic {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES + ATOMIC_BYTES] {
-        let (id, first, second) = match self.op {
-            AtomicOp::Add(n) => (0, n, 0),
-            AtomicOp::And(n) => (1, n, 0),
-            AtomicOp::Or(n) => (2, n, 0),
-            AtomicOp::Xor(n) => (3, n, 0),
-            AtomicOp::Swap(n) => (4, n, 0),
-            AtomicOp::Cswap { compare, new } => (5, compare, new),
-        };
+        let (id, [first, second]) = self.op.to_wire();
         let wide = if self.width == AtomicWidth::W64 { WIDE } else { 0 };
         let fetch = if self.request.is_some() { FETCH } else { 0 };
         let header = Frame {
@@ -270,7 +261,6 @@ impl Atomic {
         out
     }
 
-    /// The operation of a decoded header and the bytes behind it.
     pub(crate) fn decode(frame: &Frame, behind: &[u8; ATOMIC_BYTES]) -> Result<Self, BadFrame> {
         let [key, address, first] = frame.words;
         let (mut second, mut request) = ([0; 8], [0; 8]);
@@ -281,15 +271,7 @@ impl Atomic {
         if second != 0 && frame.id != 5 {
             return Err(bad);
         }
-        let op = match frame.id {
-            0 => AtomicOp::Add(first),
-            1 => AtomicOp::And(first),
-            2 => AtomicOp::Or(first),
-            3 => AtomicOp::Xor(first),
-            4 => AtomicOp::Swap(first),
-            5 => AtomicOp::Cswap { compare: first, new: second },
-            _ => return Err(bad),
-        };
+        let op = AtomicOp::from_wire(frame.id, [first, second]).ok_or(bad)?;
         let width = if frame.flags & WIDE != 0 { AtomicWidth::W64 } else { AtomicWidth::W32 };
         let request = u32::try_from(request).map_err(|_| bad)?;
         let request = if frame.flags & FETCH != 0 {

@@ -12,14 +12,14 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    Arrival, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemHandle, MemoryDomain, OneSided,
-    PeerFailure, Posted, RemoteSlice, RkeyId, Sink, Source, Token, Verdict,
+    Arrival, AtomicOp, AtomicWidth, EpId, LocalSlice, MemHandle, MemoryDomain, OneSided,
+    PeerFailure, Posted, RemoteSlice, Sink, Source, Token, Verdict,
 };
 
-use crate::addr::{Address, check};
+use crate::addr::Address;
 use crate::handshake::Handshake;
 use crate::hello::{self, Answer, Challenge, Hello, Purpose};
-use crate::iface::{Rkey, TcpIface};
+use crate::iface::TcpIface;
 use crate::md::Packed;
 use crate::options::TcpOptions;
 use crate::peer::{Peer, State};
@@ -108,27 +108,27 @@ pub fn frames(bytes: &[u8]) {
         let mut peer = Peer::new(2, State::Connecting);
         peer.has_ep = true;
         let index = iface.add_peer(peer).expect("there are numbers left");
-        let mut room = RecvBuf::owned(vec![0; 8192]);
+        let mut space = RecvBuf::owned(vec![0; 8192]);
         iface.install_socket(index, OwnedFd::from(ours));
         let ep = EpId(index);
         let serial = iface.peer(index).expect("just added").serial;
         let handle = Key::NONE.to_wire();
-        let key = Rkey { peer: index, serial, handle, base: 0, len: 1 << 20 };
-        let at = RemoteSlice { address: 0, rkey: RkeyId(iface.rkeys.insert(key)) };
+        let rkey = iface.rkeys.insert((index, serial), 0, 1 << 20, handle);
+        let at = RemoteSlice { address: 0, rkey };
         // Requests 0 to 3, which the input may answer.
         // SAFETY: the buffer is kept, and left alone, until both reads are answered, which is asserted at
         // the end.
-        let short = unsafe { LocalSlice::of_recv(&mut room, 0, 8) }.expect("inside");
+        let short = unsafe { LocalSlice::of_recv(&mut space, 0, 8) }.expect("inside");
         // SAFETY: as above.
-        let long = unsafe { LocalSlice::of_recv(&mut room, 8, 8000) }.expect("inside");
+        let long = unsafe { LocalSlice::of_recv(&mut space, 8, 8000) }.expect("inside");
         for (piece, token) in [(short, Token(1)), (long, Token(2))] {
             let posted = iface.get_zcopy(ep, &[piece], at, token);
-            assert_eq!(posted, Ok(Posted::InFlight), "a new peer has room");
+            assert_eq!(posted, Ok(Posted::InFlight), "a new peer has space");
         }
         let add = AtomicOp::Add(1);
-        iface.atomic_fetch(ep, add, AtomicWidth::W64, at, Token(3)).expect("a new peer has room");
-        iface.put_short(ep, &[1], at).expect("a new peer has room");
-        assert_eq!(iface.flush(ep, Token(4)), Ok(Posted::InFlight), "a new peer has room");
+        iface.atomic_fetch(ep, add, AtomicWidth::W64, at, Token(3)).expect("a new peer has space");
+        iface.put_short(ep, &[1], at).expect("a new peer has space");
+        assert_eq!(iface.flush(ep, Token(4)), Ok(Posted::InFlight), "a new peer has space");
         let mut seen = Counting::default();
         let mut rest = &bytes[..];
         let mut step = usize::from(pieces) + 1;
@@ -184,7 +184,7 @@ pub fn handshake(bytes: &[u8]) {
         }
         1 => {
             // With the right check behind them, or no input would come beyond it.
-            let whole = [bytes, &check(bytes).to_le_bytes()].concat();
+            let whole = [bytes, &bowline_uct::fnv_32(bytes).to_le_bytes()].concat();
             if let Ok(address) = Address::parse(&whole) {
                 assert_eq!(address.pack(), whole);
             }

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! *wanted* is the uid that the client expects, 0 if it only knows a socket address. *attempt*
-//! numbers the client's attempts; *void* tells it up to which number the server regards its own
+//! numbers the client's attempts; *void* says up to which number the server regards its own
 //! attempts as given up, so that a late one is not taken for a new connection.
 //!
 //! A length is known after the prefix and bounded by [`MAX_PRIVATE`]: a handshake costs that much
@@ -17,7 +17,6 @@
 
 use crate::auth::MAC_BYTES;
 
-/// Bytes of the prefix.
 pub(crate) const PREFIX_BYTES: usize = 8;
 /// Longest private data of a request, an acceptance or a rejection, in bytes.
 pub const MAX_PRIVATE: usize = 2048;
@@ -157,7 +156,6 @@ pub(crate) struct Challenge {
     pub(crate) uid: u64,
 }
 
-/// Bytes of a CHALLENGE that its MAC covers.
 pub(crate) const CHALLENGE_SIGNED: usize = CHALLENGE_BYTES - MAC_BYTES;
 
 impl Challenge {
@@ -217,7 +215,6 @@ pub(crate) struct Answer {
     pub(crate) void: u64,
 }
 
-/// Bytes in front of an ANSWER's MAC.
 const ANSWER_FRONT: usize = ANSWER_BYTES - MAC_BYTES;
 
 impl Answer {

@@ -9,8 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use bowline_base::doorbell::Doorbell;
-use bowline_base::slab::Slab;
-use bowline_uct::runtime::{EventQueue, MemoryTable, WritableList};
+use bowline_uct::runtime::{EventQueue, KeyTable, MemoryTable, WritableList};
 use bowline_uct::{AtomicOps, Caps, EpId, IfaceAttr, Limits, OpLimits, OpenError, Token};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
@@ -18,11 +17,11 @@ use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 use crate::addr::{Address, Host, MAX_PLACES, Place};
 use crate::frame::{HEADER_BYTES, MAX_RMA};
 use crate::handshake::Handshake;
-use crate::interfaces::{self, Choice};
-use crate::listener::Listening;
+use crate::interfaces::{self, RouteChoice};
+use crate::listening::{Listening, Outcomes};
 use crate::options::TcpOptions;
 use crate::peer::Peer;
-use crate::receive::Receiver;
+use crate::receiver::Receiver;
 use crate::socket;
 use crate::watcher::Watcher;
 
@@ -78,35 +77,24 @@ pub(crate) mod tag {
     pub(crate) const BELL: u64 = 4;
 }
 
-/// A key of a peer's memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rkey {
-    pub(crate) peer: u32,
-    /// The peer's serial; its number may be another one's by now.
-    pub(crate) serial: u64,
-    pub(crate) handle: u64,
-    pub(crate) base: u64,
-    pub(crate) len: u64,
-}
-
 /// The tcp transport of one worker. See the crate's text for how to open one.
 #[derive(Debug)]
 pub struct TcpIface {
     pub(crate) peers: Vec<Option<Box<Peer>>>,
     /// Numbers of peers that are over, to be used again.
     pub(crate) free_peers: Vec<u32>,
-    /// Peers so far: tells the users of a number apart.
+    /// Peers so far: distinguishes the users of a number.
     pub(crate) met: u64,
     /// The connection that brought something last; where there is no other, it is asked by `recv`.
     pub(crate) hot: u32,
-    /// Connections that were found ready and have not had their turn.
+    /// Connections that were found ready and have not been read yet.
     pub(crate) ready: VecDeque<u32>,
     /// Connections that stand.
     pub(crate) open: u32,
     /// Sockets that need the kernel's word: handshakes under way, blocked connections.
     pub(crate) restless: u32,
     /// Calls of `progress`.
-    pub(crate) turn: u32,
+    pub(crate) polls: u32,
     pub(crate) receiver: Receiver,
     /// Where short and packed messages are put together.
     pub(crate) staging: Box<[u8]>,
@@ -114,7 +102,6 @@ pub struct TcpIface {
     pub(crate) waiters: WritableList,
     /// Peers to which sending failed, to be read to their end.
     pub(crate) suspects: Vec<u32>,
-    /// Tokens of what has been sent.
     pub(crate) sent: Vec<Token>,
     pub(crate) epoll: OwnedFd,
     pub(crate) attr: IfaceAttr,
@@ -132,11 +119,12 @@ pub struct TcpIface {
     /// Requests that wait for the user, oldest first.
     pub(crate) requests: VecDeque<u32>,
     /// Outcomes of own requests that nobody took yet, by the serials of their peers.
-    pub(crate) outcomes: crate::listener::Outcomes,
+    pub(crate) outcomes: Outcomes,
     pub(crate) next_handshake: u64,
     pub(crate) attempts: u64,
     pub(crate) domain: MemoryTable,
-    pub(crate) rkeys: Slab<Rkey>,
+    /// Handles of peers' memory, by the peer's number and serial: the number may be another one's later.
+    pub(crate) rkeys: KeyTable<(u32, u64), u64>,
     pub(crate) bell: Doorbell,
     /// Whether the doorbell is ours to arm.
     pub(crate) own_bell: bool,
@@ -195,15 +183,11 @@ fn attr(options: &TcpOptions, device: String, receive_bytes: usize) -> IfaceAttr
     IfaceAttr {
         provider: "tcp",
         device,
-        caps: Caps::AM_SHORT
-            | Caps::AM_BCOPY
+        caps: Caps::MESSAGES
+            | Caps::PUTS
             | Caps::AM_ZCOPY
-            | Caps::PUT_SHORT
-            | Caps::PUT_BCOPY
-            | Caps::PUT_ZCOPY
             | Caps::GET_ZCOPY
             | Caps::ATOMIC_CPU
-            | Caps::AM_ORDERED
             | Caps::PUT_BEFORE_ATOMIC
             | Caps::PUT_NOTIFY
             | Caps::PEER_FAILURE
@@ -258,7 +242,7 @@ impl TcpIface {
             ready: VecDeque::new(),
             open: 0,
             restless: 0,
-            turn: 0,
+            polls: 0,
             attr: attr(&options, String::new(), receiver.capacity()),
             receiver,
             staging,
@@ -281,7 +265,7 @@ impl TcpIface {
             next_handshake: 1,
             attempts: 0,
             domain: MemoryTable::default(),
-            rkeys: Slab::default(),
+            rkeys: KeyTable::default(),
             bell,
             own_bell,
             bell_watched: false,
@@ -343,14 +327,14 @@ impl TcpIface {
         &self.counters
     }
 
-    /// The ways to the interface with this address, best first, and those that are no ways, with
+    /// The routes to the interface with this address, best first, and those that are none, with
     /// the reasons.
     ///
     /// # Errors
     /// When the address is damaged.
-    pub fn explain(&self, address: &[u8]) -> Result<Vec<Choice>, OpenError> {
+    pub fn explain(&self, address: &[u8]) -> Result<Vec<RouteChoice>, OpenError> {
         let address = Address::parse(address).map_err(OpenError::BadAddress)?;
-        Ok(interfaces::ways(&self.options, self.host, &address))
+        Ok(interfaces::routes(&self.options, self.host, &address))
     }
 
     /// The two ends of an endpoint's connection, ours first; `None` while there is none.
@@ -433,7 +417,7 @@ impl TcpIface {
         }
     }
 
-    /// The kernel had no room for `index`, or has some again.
+    /// The kernel had no space for `index`, or has some again.
     pub(crate) fn set_blocked(&mut self, index: u32, blocked: bool) {
         let Some(peer) = self.peer_mut(index) else { return };
         if peer.blocked == blocked {

@@ -26,7 +26,7 @@ const DOWN: &str = "it is down or has no link";
 
 /// A network interface's address, and whether it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct RouteChoice {
     /// Name of the network interface, for instance `eth0`; empty where none is known.
     pub interface: String,
     /// The local address, where one is known.
@@ -39,7 +39,7 @@ pub struct Choice {
     pub reason: String,
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for RouteChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = if self.chosen { "+" } else { "-" };
         write!(f, "{mark} {}", if self.interface.is_empty() { "?" } else { &self.interface })?;
@@ -175,11 +175,11 @@ impl<'a> Wanted<'a> {
 ///
 /// # Errors
 /// When the system does not list its interfaces.
-pub fn interfaces(options: &TcpOptions) -> Result<Vec<Choice>, OpenError> {
+pub fn interfaces(options: &TcpOptions) -> Result<Vec<RouteChoice>, OpenError> {
     Ok(judged(options)?.into_iter().map(|(_, choice)| choice).collect())
 }
 
-pub(crate) fn judged(options: &TcpOptions) -> Result<Vec<(Found, Choice)>, OpenError> {
+pub(crate) fn judged(options: &TcpOptions) -> Result<Vec<(Found, RouteChoice)>, OpenError> {
     let wanted = Wanted::parse(&options.interfaces);
     let all = system()
         .map_err(|source| OpenError::System { act: "list the network interfaces", source })?;
@@ -199,7 +199,7 @@ pub(crate) fn judged(options: &TcpOptions) -> Result<Vec<(Found, Choice)>, OpenE
             Ok(why) => (true, why),
             Err(why) => (false, why),
         };
-        let choice = Choice {
+        let choice = RouteChoice {
             interface: found.name.clone(),
             local: Some(found.ip),
             remote: None,
@@ -211,23 +211,25 @@ pub(crate) fn judged(options: &TcpOptions) -> Result<Vec<(Found, Choice)>, OpenE
     Ok(all.into_iter().map(judge).collect())
 }
 
-/// The ways to a peer, best first, and those that are no ways.
-pub(crate) fn ways(options: &TcpOptions, me: Host, peer: &Address) -> Vec<Choice> {
-    ways_and_later(options, me, peer).0
+/// The routes to a peer, best first, and those that cannot be used.
+pub(crate) fn routes(options: &TcpOptions, me: Host, peer: &Address) -> Vec<RouteChoice> {
+    routes_and_later(options, me, peer).0
 }
 
-/// As [`ways`], and the places to which none of them leads now, but one may in a moment: the link
+/// As [`routes`], and the places to which none of them leads now, but one may in a moment: the link
 /// is down, or there is no route.
-pub(crate) fn ways_and_later(
+pub(crate) fn routes_and_later(
     options: &TcpOptions,
     me: Host,
     peer: &Address,
-) -> (Vec<Choice>, Vec<SocketAddr>) {
-    let mut ways: Vec<(u8, Choice)> = match judged(options) {
-        Ok(judged) => peer.places.iter().map(|place| way(&judged, me, peer.host, *place)).collect(),
+) -> (Vec<RouteChoice>, Vec<SocketAddr>) {
+    let mut routes: Vec<(u8, RouteChoice)> = match judged(options) {
+        Ok(judged) => {
+            peer.places.iter().map(|place| choose_route(&judged, me, peer.host, *place)).collect()
+        }
         Err(error) => vec![(
             NEVER,
-            Choice {
+            RouteChoice {
                 interface: String::new(),
                 local: None,
                 remote: None,
@@ -237,20 +239,25 @@ pub(crate) fn ways_and_later(
         )],
     };
     // The order of the peer's address decides between equals.
-    ways.sort_by_key(|(rank, _)| *rank);
-    let later = ways.iter().filter(|(rank, _)| *rank == LATER);
+    routes.sort_by_key(|(rank, _)| *rank);
+    let later = routes.iter().filter(|(rank, _)| *rank == LATER);
     let later = later.filter_map(|(_, choice)| choice.remote).collect();
-    (ways.into_iter().map(|(_, choice)| choice).collect(), later)
+    (routes.into_iter().map(|(_, choice)| choice).collect(), later)
 }
 
-/// Rank of what is no way and will be none.
+/// Rank of what is no route and will be none.
 const NEVER: u8 = u8::MAX;
-/// Rank of what is no way now.
+/// Rank of what is no route now.
 const LATER: u8 = NEVER - 1;
 
-/// One way and its rank; a lower one is better.
-fn way(judged: &[(Found, Choice)], me: Host, host: Host, place: Place) -> (u8, Choice) {
-    let mut choice = Choice {
+/// One route and its rank; a lower one is better.
+fn choose_route(
+    judged: &[(Found, RouteChoice)],
+    me: Host,
+    host: Host,
+    place: Place,
+) -> (u8, RouteChoice) {
+    let mut choice = RouteChoice {
         interface: String::new(),
         local: None,
         remote: Some(place.at),
@@ -264,7 +271,7 @@ fn way(judged: &[(Found, Choice)], me: Host, host: Host, place: Place) -> (u8, C
                 .to_owned();
         return (NEVER, choice);
     }
-    let local = match route(place.at) {
+    let local = match kernel_route(place.at) {
         Ok(local) => local,
         Err(error) => {
             choice.reason = format!("the kernel has no route to it: {error}");
@@ -294,7 +301,7 @@ fn way(judged: &[(Found, Choice)], me: Host, host: Host, place: Place) -> (u8, C
 }
 
 /// The local address from which the kernel would send to `to`. Nothing is sent.
-fn route(to: SocketAddr) -> std::io::Result<IpAddr> {
+fn kernel_route(to: SocketAddr) -> std::io::Result<IpAddr> {
     let any: IpAddr = match to {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -345,11 +352,11 @@ mod tests {
         let me = Host::current().unwrap();
         let place = Place { at: "127.0.0.1:9".parse().unwrap(), loopback: true };
         let mut peer = Address { uid: 1, host: me, places: vec![place] };
-        let here = ways(&options, me, &peer);
+        let here = routes(&options, me, &peer);
         assert!(here[0].chosen, "{}", here[0]);
         assert_eq!(here[0].interface, "lo");
         peer.host.namespace ^= 1;
-        let there = ways(&options, me, &peer);
+        let there = routes(&options, me, &peer);
         assert!(!there[0].chosen);
         assert!(there[0].to_string().contains("namespace"), "{}", there[0]);
     }

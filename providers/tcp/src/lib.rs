@@ -13,8 +13,8 @@
 //! let mut a = TcpIface::open(TcpOptions::with_secret(secret))?;
 //! let b = TcpIface::open(TcpOptions::with_secret(secret))?;
 //! let ep = a.connect(&b.address())?; // made by the progress of both
-//! for way in a.explain(&b.address())? {
-//!     println!("{way}"); // + lo 127.0.0.1 to 127.0.0.1:34567: loopback: the peer is on this host
+//! for route in a.explain(&b.address())? {
+//!     println!("{route}"); // + lo 127.0.0.1 to 127.0.0.1:34567: loopback: the peer is on this host
 //! }
 //! # let _ = ep;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -22,7 +22,7 @@
 //!
 //! # What moves how
 //!
-//! One connection for each pair of interfaces, made on first use by whoever is first; when both
+//! One connection for each pair of interfaces, made on first use by the first to send; when both
 //! are, one of the two attempts wins and nothing is lost. A post goes to the kernel in the call;
 //! what the kernel does not take waits in a bounded queue. Payload of puts and of the answers to
 //! gets goes straight to its place. Puts, gets and atomics are carried out by the target's
@@ -30,7 +30,7 @@
 //!
 //! # Who may connect
 //!
-//! Whoever proves, both ways, that it knows the secret; before that a connection is a few hundred
+//! A peer that proves, both ways, that it knows the secret; before that a connection is a few hundred
 //! bytes and a place in a bounded list. It is a proof of who opened the connection, not
 //! encryption.
 //!
@@ -62,10 +62,12 @@ mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod handshake;
+mod handshake_steps;
 mod hello;
 mod iface;
 mod interfaces;
 mod listener;
+mod listening;
 mod md;
 mod options;
 mod peer;
@@ -73,6 +75,7 @@ mod post;
 mod progress;
 mod queue;
 mod receive;
+mod receiver;
 mod serve;
 mod socket;
 mod watcher;
@@ -82,8 +85,10 @@ mod tests;
 
 pub use hello::MAX_PRIVATE;
 pub use iface::{TcpCounters, TcpIface};
-pub use interfaces::{Choice, interfaces};
-pub use listener::{ConnectError, ConnectId, Connected, ConnectionRequest, ListenerId, RequestId};
+pub use interfaces::{RouteChoice, interfaces};
+pub use listening::{
+    ConnectId, Connected, TcpConnectError, TcpListenerId, TcpRequest, TcpRequestId,
+};
 pub use options::{
     CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, HANDSHAKES, INTERFACES, LINGER, MAX_BCOPY, PORTS, QUEUE,
     RCVBUF, SETTINGS, SNDBUF, TIMEOUT, TcpOptions,

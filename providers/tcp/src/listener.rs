@@ -13,9 +13,8 @@
 //! like every other; it ends when either side closes its endpoint. Requests and outcomes are asked
 //! for after `progress`; while one is there, `arm` says that the interface is busy.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::time::Instant;
 
 use bowline_uct::{EpId, OpenError, PeerFailure, Unreachable};
@@ -23,91 +22,14 @@ use rustix::event::epoll::EventFlags;
 use rustix::net::Shutdown;
 
 use crate::frame::Frame;
-use crate::handshake::{Role, Stage};
+use crate::handshake::{Handshake, Role, Stage};
 use crate::hello::{MAX_PRIVATE, Purpose, Verdict};
 use crate::iface::{TcpIface, tag};
+use crate::listening::{
+    ConnectId, Connected, Listening, TcpConnectError, TcpListenerId, TcpRequest, TcpRequestId,
+};
 use crate::peer::{Peer, State};
 use crate::socket;
-
-/// A listener of an interface.
-#[derive(Debug)]
-pub(crate) struct Listening {
-    pub(crate) fd: OwnedFd,
-    pub(crate) at: SocketAddr,
-    pub(crate) loopback: bool,
-    /// For requests by socket address, and not in the interface's own address.
-    pub(crate) user: bool,
-    /// Whoever comes cannot be served now: epoll does not look at it, so that its connections keep
-    /// nobody from sleep, and the timer tries again.
-    pub(crate) paused: bool,
-}
-
-impl Listening {
-    pub(crate) const fn new(fd: OwnedFd, at: SocketAddr, loopback: bool, user: bool) -> Self {
-        Self { fd, at, loopback, user, paused: false }
-    }
-}
-
-/// A listener made by [`TcpIface::listen`]; its number is never another's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ListenerId(pub u32);
-
-/// A request that waits for its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct RequestId {
-    index: u32,
-    number: u64,
-}
-
-/// Somebody who knows the job's secret wants to be connected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectionRequest {
-    /// Names it in the answer.
-    pub id: RequestId,
-    /// Where it came in.
-    pub listener: ListenerId,
-    /// Whence it came.
-    pub from: SocketAddr,
-    /// What the client sent along.
-    pub private: Vec<u8>,
-}
-
-/// A connection asked for by [`TcpIface::connect_to`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnectId {
-    index: u32,
-    serial: u64,
-}
-
-/// A request that was accepted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Connected {
-    /// The endpoint.
-    pub ep: EpId,
-    /// What the server sent along.
-    pub private: Vec<u8>,
-}
-
-/// Why a request led to no connection.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConnectError {
-    /// The server's user said no, or nobody listens for requests there.
-    #[error("the server rejected the request")]
-    Rejected {
-        /// What the server sent along.
-        private: Vec<u8>,
-    },
-    /// The server cannot be reached, ended, or does not know the secret.
-    #[error("the request was not answered: {0}")]
-    Failed(PeerFailure),
-    /// The name is unknown, or its outcome was taken before.
-    #[error("no such request is under way")]
-    NoSuch,
-}
-
-/// Outcomes that nobody took yet, by the peer's serial.
-pub(crate) type Outcomes = HashMap<u64, Result<Vec<u8>, ConnectError>>;
 
 fn check_private(private: &[u8]) -> Result<(), OpenError> {
     if private.len() <= MAX_PRIVATE {
@@ -141,7 +63,7 @@ impl TcpIface {
         self.set_timer();
     }
 
-    /// Serves those that have come to paused listeners, as far as there is room by now.
+    /// Serves those that have come to paused listeners, as far as there is space by now.
     pub(crate) fn try_paused_listeners(&mut self) {
         let paused = self.listeners.iter().filter(|(_, listening)| listening.paused);
         let paused: Vec<u32> = paused.map(|(&index, _)| index).collect();
@@ -154,16 +76,16 @@ impl TcpIface {
     ///
     /// # Errors
     /// When the address is not this host's, or the port is taken.
-    pub fn listen(&mut self, at: SocketAddr) -> Result<(ListenerId, SocketAddr), OpenError> {
+    pub fn listen(&mut self, at: SocketAddr) -> Result<(TcpListenerId, SocketAddr), OpenError> {
         let port = at.port();
         let (fd, at) = socket::listen(at.ip(), (port, port), &self.options)
             .map_err(|source| OpenError::System { act: "listen for requests", source })?;
         let index = self.add_listener(Listening::new(fd, at, false, true))?;
-        Ok((ListenerId(index), at))
+        Ok((TcpListenerId(index), at))
     }
 
     /// Stops listening. Requests that came in before stay.
-    pub fn close_listener(&mut self, listener: ListenerId) {
+    pub fn close_listener(&mut self, listener: TcpListenerId) {
         if self.listeners.get(&listener.0).is_some_and(|listening| listening.user)
             && let Some(listening) = self.listeners.remove(&listener.0)
         {
@@ -186,25 +108,21 @@ impl TcpIface {
         }
     }
 
-    /// The next request that nobody was told of, oldest first.
-    pub fn next_request(&mut self) -> Option<ConnectionRequest> {
+    /// The next request that was not reported yet, oldest first.
+    pub fn next_request(&mut self) -> Option<TcpRequest> {
         let index = self.requests.pop_front()?;
         let handshake = self.handshakes.get(index as usize)?.as_ref()?;
         let Role::Server { listener, from } = handshake.role else { return None };
-        Some(ConnectionRequest {
-            id: RequestId { index, number: handshake.number },
-            listener: ListenerId(listener),
+        Some(TcpRequest {
+            id: TcpRequestId { index, number: handshake.number },
+            listener: TcpListenerId(listener),
             from,
             private: handshake.private.clone(),
         })
     }
 
     /// The handshake behind a request, if it is still there.
-    fn requester(
-        &mut self,
-        id: RequestId,
-        private: &[u8],
-    ) -> Result<Box<crate::handshake::Handshake>, OpenError> {
+    fn requester(&mut self, id: TcpRequestId, private: &[u8]) -> Result<Box<Handshake>, OpenError> {
         check_private(private)?;
         let gone = || OpenError::Unreachable(Unreachable::because("the client has given up"));
         let there = self.handshakes.get(id.index as usize).and_then(Option::as_ref);
@@ -218,7 +136,7 @@ impl TcpIface {
     ///
     /// # Errors
     /// When the client has given up meanwhile, or the private data are too long.
-    pub fn accept_request(&mut self, id: RequestId, private: &[u8]) -> Result<EpId, OpenError> {
+    pub fn accept_request(&mut self, id: TcpRequestId, private: &[u8]) -> Result<EpId, OpenError> {
         let handshake = self.requester(id, private)?;
         self.say_answer(&handshake, Verdict::Welcome, private)
             .map_err(|error| OpenError::System { act: "answer a request", source: error.into() })?;
@@ -234,7 +152,7 @@ impl TcpIface {
     ///
     /// # Errors
     /// When the client has given up meanwhile, or the private data are too long.
-    pub fn reject_request(&mut self, id: RequestId, private: &[u8]) -> Result<(), OpenError> {
+    pub fn reject_request(&mut self, id: TcpRequestId, private: &[u8]) -> Result<(), OpenError> {
         let handshake = self.requester(id, private)?;
         self.say_answer(&handshake, Verdict::Rejected, private)
             .map_err(|error| OpenError::System { act: "answer a request", source: error.into() })?;
@@ -246,7 +164,7 @@ impl TcpIface {
     /// it; [`connect_outcome`](Self::connect_outcome) says what became of it.
     ///
     /// # Errors
-    /// When the private data are too long, or there is no room for another endpoint.
+    /// When the private data are too long, or there is no space for another endpoint.
     pub fn connect_to(&mut self, to: SocketAddr, private: &[u8]) -> Result<ConnectId, OpenError> {
         check_private(private)?;
         let index = self.begin(0, vec![to], private.to_vec(), Purpose::Request)?;
@@ -255,8 +173,8 @@ impl TcpIface {
         Ok(ConnectId { index, serial })
     }
 
-    /// What became of a request; `None` while it is under way. Tells each outcome once.
-    pub fn connect_outcome(&mut self, id: ConnectId) -> Option<Result<Connected, ConnectError>> {
+    /// What became of a request; `None` while it is under way. Each outcome is reported once.
+    pub fn connect_outcome(&mut self, id: ConnectId) -> Option<Result<Connected, TcpConnectError>> {
         let ConnectId { index, serial } = id;
         let Some(outcome) = self.outcomes.remove(&serial) else {
             let waits = self.peer(index).is_some_and(|peer| {
@@ -265,7 +183,7 @@ impl TcpIface {
                     && peer.state == State::Connecting
                     && peer.connecting.is_some()
             });
-            return if waits { None } else { Some(Err(ConnectError::NoSuch)) };
+            return if waits { None } else { Some(Err(TcpConnectError::NoSuch)) };
         };
         let peer = self.peer_mut(index).filter(|peer| peer.serial == serial);
         Some(outcome.and_then(|private| match peer {
@@ -273,12 +191,12 @@ impl TcpIface {
                 peer.has_ep = true;
                 Ok(Connected { ep: EpId(index), private })
             }
-            None => Err(ConnectError::Failed(PeerFailure::Died)),
+            None => Err(TcpConnectError::Failed(PeerFailure::Died)),
         }))
     }
 
     /// Keeps what became of an own request, if `index` is one, until it is asked for.
-    pub(crate) fn note_outcome(&mut self, index: u32, outcome: Result<Vec<u8>, ConnectError>) {
+    pub(crate) fn note_outcome(&mut self, index: u32, outcome: Result<Vec<u8>, TcpConnectError>) {
         if let Some(peer) = self.peer(index).filter(|peer| peer.by_request) {
             self.outcomes.insert(peer.serial, outcome);
         }

@@ -11,12 +11,9 @@
 //! are no secrets among the ranks of a job.
 
 use bowline_base::slab::Key;
-use bowline_uct::{AddrReader, MdAttr, MemHandle};
-
-use crate::addr::check;
+use bowline_uct::{AddrReader, MdAttr, MemHandle, fnv_32};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BLTK");
-/// Bytes of a packed key.
 pub(crate) const KEY_BYTES: usize = 40;
 
 /// What a packed key says.
@@ -36,14 +33,14 @@ impl Packed {
         for (place, word) in out[4..36].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        let sum = check(&out[..36]);
+        let sum = fnv_32(&out[..36]);
         out[36..].copy_from_slice(&sum.to_le_bytes());
         out
     }
 
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let (body, sum) = bytes.split_last_chunk::<4>()?;
-        if bytes.len() != KEY_BYTES || u32::from_le_bytes(*sum) != check(body) {
+        if bytes.len() != KEY_BYTES || u32::from_le_bytes(*sum) != fnv_32(body) {
             return None;
         }
         let mut r = AddrReader::new(body);
@@ -81,7 +78,7 @@ mod tests {
         let mut golden = b"BLTK".to_vec();
         golden.extend([1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
         golden.extend([0, 3, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
-        golden.extend(check(&golden).to_le_bytes());
+        golden.extend(fnv_32(&golden).to_le_bytes());
         assert_eq!(key.pack()[..], golden);
         assert_eq!(golden.len(), KEY_BYTES);
         assert_eq!(Packed::parse(&golden), Some(key));

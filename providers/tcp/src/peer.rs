@@ -4,7 +4,7 @@
 //!              connect                 handshake done            error, end of stream, BYE
 //!   (none) ──────────────► Connecting ───────────────► Open ─────────────────────────────► Failed
 //!      │                        │                        ▲                                    ▲
-//!      │                        └──── no way leads there ┼────────────────────────────────────┘
+//!      │                        └── no route leads there ┼────────────────────────────────────┘
 //!      └───── the peer connected to us ──────────────────┘
 //! ```
 //!
@@ -17,7 +17,7 @@
 //! 4. A failed peer stays failed. Its number is not given out again; a later connection with the
 //!    same interface makes a new peer.
 //! 5. In `Open` the queue is only left non-empty while `blocked` is set: then the kernel says when
-//!    there is room.
+//!    there is space.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -88,7 +88,7 @@ impl Direct {
 /// A connection on its way.
 #[derive(Debug)]
 pub(crate) struct Connecting {
-    /// The peer's address, where it has one: ways to it are looked for again.
+    /// The peer's address, where it has one: routes to it are looked for again.
     pub(crate) address: Option<Address>,
     /// Where the peer may listen, best first.
     pub(crate) places: Vec<SocketAddr>,
@@ -116,19 +116,19 @@ pub(crate) struct Connecting {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) uid: u64,
-    /// Tells it apart from others that had its number before.
+    /// Distinguishes it from others that had its number before.
     pub(crate) serial: u64,
     pub(crate) state: State,
     pub(crate) has_ep: bool,
     pub(crate) by_request: bool,
     /// Its address says that it runs on this machine.
     pub(crate) near: bool,
-    /// The kernel had no room, and says when it has.
+    /// The kernel had no space, and says when it has.
     pub(crate) blocked: bool,
     /// Something was posted whose arrival a flush has to wait for.
     pub(crate) unflushed: bool,
     /// The failure was reported to the layer above.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
     /// Sending failed: what the peer has said before is read, then it fails.
     pub(crate) broken: Option<PeerFailure>,
     /// Since when the endpoint of a request's peer is closed: ends when the queue is empty and the other
@@ -159,7 +159,7 @@ impl Peer {
             near: false,
             blocked: false,
             unflushed: false,
-            told: false,
+            reported: false,
             broken: None,
             closing: None,
             socket: None,
@@ -201,8 +201,8 @@ impl Peer {
         self.unflushed || !self.queue.is_empty()
     }
 
-    /// Whether one who asked may be told to post again.
-    pub(crate) fn has_room(&self) -> bool {
+    /// Whether an endpoint that asked may be reported as writable.
+    pub(crate) fn has_space(&self) -> bool {
         !self.blocked && self.queue.is_empty() && self.requests.len() < MAX_REQUESTS
     }
 

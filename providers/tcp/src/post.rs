@@ -7,14 +7,14 @@
 use std::os::fd::AsFd;
 
 use bowline_base::view::View;
-use bowline_uct::runtime::CompletionOf;
+use bowline_uct::runtime::{CompletionOf, bytes_of};
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted,
     RemoteSlice, Token, lacks,
 };
 use rustix::io::Errno;
 
-use crate::frame::{Atomic, Frame, HEADER_BYTES, MAX_REQUESTS, MAX_RMA};
+use crate::frame::{Atomic, Frame, HEADER_BYTES, MAX_REQUESTS};
 use crate::iface::{MAX_IOV, TcpIface};
 use crate::peer::{Peer, Request, State};
 use crate::socket::{self, Vector};
@@ -23,18 +23,6 @@ use crate::socket::{self, Vector};
 const ON_STACK: usize = 512;
 /// Longest message that waits in a queue behind others.
 const WAITS: usize = 4 << 10;
-
-/// The bytes of all pieces, if they are few and not too many.
-fn total(pieces: &[LocalSlice], max: usize) -> Result<usize, PostError> {
-    if pieces.len() > MAX_IOV {
-        return Err(PostError::BadArgument);
-    }
-    pieces
-        .iter()
-        .try_fold(0_usize, |sum, piece| sum.checked_add(piece.len()))
-        .filter(|&sum| sum <= max)
-        .ok_or(PostError::TooLong)
-}
 
 impl TcpIface {
     /// The peer of an endpoint that takes operations.
@@ -46,9 +34,18 @@ impl TcpIface {
         Ok(peer)
     }
 
+    /// Refuses what is longer than `limit`, unless the endpoint is what is wrong.
+    #[inline]
+    fn check_length(&mut self, ep: EpId, len: usize, limit: usize) -> Result<(), PostError> {
+        if len <= limit {
+            return Ok(());
+        }
+        self.open_peer(ep).and(Err(PostError::TooLong))
+    }
+
     /// Whether `len` more bytes may be posted: at once, or to the queue.
     #[inline]
-    fn room(&mut self, ep: EpId, len: usize) -> Result<(), PostError> {
+    fn space(&mut self, ep: EpId, len: usize) -> Result<(), PostError> {
         let limit = self.options.queue;
         let peer = self.open_peer(ep)?;
         let waiting = peer.queue.bytes();
@@ -61,7 +58,7 @@ impl TcpIface {
         Err(PostError::NoResource)
     }
 
-    /// Sends bytes, in parts; what the kernel does not take is queued. Room was looked for before.
+    /// Sends bytes, in parts; what the kernel does not take is queued. Space was looked for before.
     #[inline]
     fn send_bytes(&mut self, index: u32, bytes: &[u8]) -> Result<(), PostError> {
         let Some(peer) = self.peers.get_mut(index as usize).and_then(Option::as_mut) else {
@@ -106,11 +103,10 @@ impl TcpIface {
         let _ = self.send_bytes(index, frame);
     }
 
-    /// Sends a frame with a payload that is copied in the call.
     #[inline]
     fn send_copied(&mut self, ep: EpId, frame: &Frame, payload: &[u8]) -> Result<(), PostError> {
         let len = HEADER_BYTES + payload.len();
-        self.room(ep, len)?;
+        self.space(ep, len)?;
         if len <= ON_STACK {
             let mut bytes = [0; ON_STACK];
             bytes[..HEADER_BYTES].copy_from_slice(&frame.encode());
@@ -137,15 +133,15 @@ impl TcpIface {
         if max_len > self.options.max_bcopy {
             return Err(PostError::TooLong);
         }
-        self.room(ep, HEADER_BYTES + max_len)?;
-        let room = &mut self.staging[HEADER_BYTES..HEADER_BYTES + max_len];
+        self.space(ep, HEADER_BYTES + max_len)?;
+        let space = &mut self.staging[HEADER_BYTES..HEADER_BYTES + max_len];
         // SAFETY: the bytes are the interface's own, and used through the view alone until `pack`
         // has returned.
-        let len = pack(unsafe { View::from_raw(room.as_mut_ptr(), room.len()) });
-        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        let len = pack(unsafe { View::from_raw(space.as_mut_ptr(), space.len()) });
+        assert!(len <= max_len, "pack returns how much of the space it was given it has filled");
         let mut staging = std::mem::take(&mut self.staging);
         staging[..HEADER_BYTES].copy_from_slice(&frame(len).encode());
-        // It was packed, so it was accepted: a connection that breaks now is told by `failed`.
+        // It was packed, so it was accepted: a connection that breaks now is reported by `failed`.
         let _ = self.send_bytes(ep.0, &staging[..HEADER_BYTES + len]);
         self.staging = staging;
         Ok(len)
@@ -160,7 +156,7 @@ impl TcpIface {
         token: Token,
     ) -> Result<Posted, PostError> {
         let len = HEADER_BYTES + frame.len as usize;
-        self.room(ep, len)?;
+        self.space(ep, len)?;
         let header = frame.encode();
         let peer = self.open_peer(ep)?;
         let mut sent = 0;
@@ -195,23 +191,20 @@ impl TcpIface {
     }
 
     #[inline]
-    pub(crate) fn message(
+    pub(crate) fn am_short(
         &mut self,
         ep: EpId,
         id: AmId,
         header: &AmHeader,
         payload: &[u8],
     ) -> Result<(), PostError> {
-        if payload.len() > self.attr.limits.am.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
+        self.check_length(ep, payload.len(), self.attr.limits.am.max_short)?;
         self.send_copied(ep, &Frame::am(id, header, payload.len()), payload)?;
         self.counters.am_sent += 1;
         Ok(())
     }
 
-    pub(crate) fn packed_message(
+    pub(crate) fn am_bcopy(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -225,7 +218,7 @@ impl TcpIface {
         Ok(len)
     }
 
-    pub(crate) fn lent_message(
+    pub(crate) fn am_zcopy(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -234,25 +227,21 @@ impl TcpIface {
         token: Token,
     ) -> Result<Posted, PostError> {
         self.open_peer(ep)?;
-        let len = total(payload, self.options.max_bcopy)?;
+        let len = bytes_of(payload, &self.attr.limits.am)?;
         let posted = self.send_lent(ep, &Frame::am(id, header, len), payload, token)?;
         self.counters.am_sent += 1;
         Ok(posted)
     }
 
-    /// The key of an operation, if it fits the endpoint and opens all `len` bytes.
+    /// The peer of a one-sided operation, as its keys name it.
+    fn owner(&mut self, ep: EpId) -> Result<(u32, u64), PostError> {
+        Ok((ep.0, self.open_peer(ep)?.serial))
+    }
+
+    /// The handle that `len` bytes at `at` belong to.
     fn operand(&mut self, ep: EpId, at: RemoteSlice, len: usize) -> Result<u64, PostError> {
-        self.open_peer(ep)?;
-        let key = self.rkeys.get(at.rkey.0).ok_or(PostError::BadArgument)?;
-        let serial = self.peer(ep.0).map(|peer| peer.serial);
-        if key.peer != ep.0 || Some(key.serial) != serial {
-            return Err(PostError::BadArgument);
-        }
-        let offset = at.address.checked_sub(key.base).ok_or(PostError::BadRemote)?;
-        if offset > key.len || len as u64 > key.len - offset {
-            return Err(PostError::BadRemote);
-        }
-        Ok(key.handle)
+        let owner = self.owner(ep)?;
+        Ok(self.rkeys.open(owner, at, len)?.key)
     }
 
     fn put_was_posted(&mut self, ep: EpId) {
@@ -271,38 +260,7 @@ impl TcpIface {
         Err(PostError::NoResource)
     }
 
-    fn atomic_operand(
-        &mut self,
-        ep: EpId,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<u64, PostError> {
-        let bytes = match width {
-            AtomicWidth::W32 => 4,
-            AtomicWidth::W64 => 8,
-        };
-        let key = self.operand(ep, at, bytes)?;
-        // What is inside may still be misaligned; what is outside is reported as that.
-        if at.address.is_multiple_of(bytes as u64) { Ok(key) } else { Err(PostError::BadArgument) }
-    }
-
-    pub(crate) fn fetch_atomic(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-        token: Token,
-    ) -> Result<(), PostError> {
-        let key = self.atomic_operand(ep, width, at)?;
-        self.may_ask(ep)?;
-        let request = Some(self.open_peer(ep)?.ask(Request::Old { token }));
-        let bytes = Atomic { key, address: at.address, op, width, request }.encode();
-        self.send_control(ep.0, &bytes);
-        Ok(())
-    }
-
-    pub(crate) fn flush_one(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+    pub(crate) fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         if !self.open_peer(ep)?.has_to_flush() {
             return Ok(Posted::Done);
         }
@@ -318,7 +276,7 @@ impl TcpIface {
         self.send_control(index, &Frame::flush(number).encode());
     }
 
-    pub(crate) fn flush_every(&mut self, token: Token) -> Result<Posted, PostError> {
+    pub(crate) fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
         // Flushes that are under way are not waited for again: the stream is in order, so a new
         // one, where something was posted since, or one that is under way covers everything.
         let concerned: Vec<u32> = (0..self.peers.len() as u32)
@@ -348,7 +306,7 @@ impl TcpIface {
     }
 
     /// Whether the peer of `ep` is alive, as far as its kernel has reported to ours.
-    pub(crate) fn check_peer(&mut self, ep: EpId) -> Result<(), PostError> {
+    pub(crate) fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let peer = self.open_peer(ep)?;
         let Some(socket) = &peer.socket else { return Ok(()) };
@@ -370,10 +328,7 @@ impl OneSided for TcpIface {
     lacks! { get_bcopy }
 
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        if bytes.len() > self.attr.limits.put.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
+        self.check_length(ep, bytes.len(), self.attr.limits.put.max_short)?;
         let handle = self.operand(ep, to, bytes.len())?;
         self.send_copied(ep, &Frame::put(handle, to.address, bytes.len()), bytes)?;
         self.put_was_posted(ep);
@@ -387,10 +342,7 @@ impl OneSided for TcpIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
         to: RemoteSlice,
     ) -> Result<usize, PostError> {
-        if max_len > self.options.max_bcopy {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
+        self.check_length(ep, max_len, self.options.max_bcopy)?;
         let handle = self.operand(ep, to, max_len)?;
         let len = self.send_packed(ep, max_len, pack, |len| Frame::put(handle, to.address, len))?;
         self.put_was_posted(ep);
@@ -405,7 +357,7 @@ impl OneSided for TcpIface {
         token: Token,
     ) -> Result<Posted, PostError> {
         self.open_peer(ep)?;
-        let len = total(from, MAX_RMA)?;
+        let len = bytes_of(from, &self.attr.limits.put)?;
         let handle = self.operand(ep, to, len)?;
         let posted = self.send_lent(ep, &Frame::put(handle, to.address, len), from, token)?;
         self.put_was_posted(ep);
@@ -420,13 +372,10 @@ impl OneSided for TcpIface {
         id: AmId,
         header: &AmHeader,
     ) -> Result<(), PostError> {
-        if bytes.len() > self.attr.limits.put.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
+        self.check_length(ep, bytes.len(), self.attr.limits.put.max_short)?;
         let handle = self.operand(ep, to, bytes.len())?;
         let len = HEADER_BYTES + 24 + bytes.len();
-        self.room(ep, len)?;
+        self.space(ep, len)?;
         let frame = Frame::put_notify(id, handle, to.address, bytes.len());
         let mut staging = std::mem::take(&mut self.staging);
         staging[..HEADER_BYTES].copy_from_slice(&frame.encode());
@@ -449,7 +398,7 @@ impl OneSided for TcpIface {
         token: Token,
     ) -> Result<Posted, PostError> {
         self.open_peer(ep)?;
-        let len = total(to, MAX_RMA)?;
+        let len = bytes_of(to, &self.attr.limits.get)?;
         let handle = self.operand(ep, from, len)?;
         if len == 0 {
             return Ok(Posted::Done);
@@ -468,9 +417,10 @@ impl OneSided for TcpIface {
         width: AtomicWidth,
         at: RemoteSlice,
     ) -> Result<(), PostError> {
-        let key = self.atomic_operand(ep, width, at)?;
+        let owner = self.owner(ep)?;
+        let key = self.rkeys.open_word(owner, at, width)?.key;
         let bytes = Atomic { key, address: at.address, op, width, request: None }.encode();
-        self.room(ep, bytes.len())?;
+        self.space(ep, bytes.len())?;
         self.send_bytes(ep.0, &bytes)?;
         self.put_was_posted(ep);
         Ok(())
@@ -484,6 +434,12 @@ impl OneSided for TcpIface {
         at: RemoteSlice,
         token: Token,
     ) -> Result<Option<u64>, PostError> {
-        self.fetch_atomic(ep, op, width, at, token).map(|()| None)
+        let owner = self.owner(ep)?;
+        let key = self.rkeys.open_word(owner, at, width)?.key;
+        self.may_ask(ep)?;
+        let request = Some(self.open_peer(ep)?.ask(Request::Old { token }));
+        let bytes = Atomic { key, address: at.address, op, width, request }.encode();
+        self.send_control(ep.0, &bytes);
+        Ok(None)
     }
 }

@@ -17,7 +17,7 @@ use crate::iface::{TcpIface, tag};
 use crate::peer::State;
 
 /// Events of one look.
-const LOOK: usize = 32;
+const EVENTS_MAX: usize = 32;
 /// What epoll says of a connection that is to be read.
 const ARRIVALS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::HUP).union(EventFlags::ERR);
@@ -26,27 +26,27 @@ const NEWCOMERS: u32 = 16;
 
 impl TcpIface {
     #[inline]
-    pub(crate) fn advance(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    pub(crate) fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut given = 0;
         if !self.events.is_empty() {
             given += self.report(sink, budget);
         }
-        self.turn = self.turn.wrapping_add(1);
-        // Whoever wants to post is not kept waiting by a stream of arrivals, and with a budget of
-        // one they take turns.
+        self.polls = self.polls.wrapping_add(1);
+        // Endpoints that wait to post are not kept waiting by a stream of arrivals, and with a budget of
+        // one they are served alternately.
         let reserve = u32::from(
-            !self.waiters.is_empty() && (budget - given > 1 || self.turn.is_multiple_of(2)),
+            !self.waiters.is_empty() && (budget - given > 1 || self.polls.is_multiple_of(2)),
         );
         if budget - given > reserve {
             given += self.receive_some(sink, budget - given - reserve);
         } else if budget == 0 {
-            self.look_for_room();
+            self.retry_blocked();
         }
         if !self.events.is_empty() {
             given += self.report(sink, budget - given);
         }
         if !self.waiters.is_empty() {
-            given += self.tell_writable(sink, budget - given);
+            given += self.report_writable(sink, budget - given);
         }
         given
     }
@@ -72,8 +72,8 @@ impl TcpIface {
         }
         let quiet = self.open == 1 && self.restless == 0 && self.connecting.is_empty();
         let look = several || given == 0 && !quiet;
-        if look || self.turn.is_multiple_of(NEWCOMERS) {
-            given += self.look(sink, budget - given);
+        if look || self.polls.is_multiple_of(NEWCOMERS) {
+            given += self.poll_sockets(sink, budget - given);
         }
         given
     }
@@ -101,7 +101,7 @@ impl TcpIface {
                 given += self.pull(index, sink, budget - given);
             }
             if self.is_open(index) && self.counters.receives_empty > empty {
-                // Its error was told to the call that sent; nothing more comes.
+                // Its error was returned by the call that sent; nothing more comes.
                 let broken = self.peer(index).and_then(|peer| peer.broken);
                 self.fail(index, broken.expect("a suspect is one because sending failed"));
             }
@@ -115,13 +115,13 @@ impl TcpIface {
 
     /// Asks epoll, and deals with what it says.
     #[cold]
-    fn look(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn poll_sockets(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut given = self.pull_ready(sink, budget);
         if given == budget || self.receiver.waiting {
             return given;
         }
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        let mut events = [nothing; LOOK];
+        let mut events = [nothing; EVENTS_MAX];
         let count = self.wait_now(&mut events);
         for event in &events[..count] {
             let (data, flags) = (event.data.u64(), event.flags);
@@ -163,9 +163,9 @@ impl TcpIface {
 
     /// Without a budget: handshakes and full connections go on, nothing is received.
     #[cold]
-    fn look_for_room(&mut self) {
+    fn retry_blocked(&mut self) {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        let mut events = [nothing; LOOK];
+        let mut events = [nothing; EVENTS_MAX];
         let count = self.wait_now(&mut events);
         for event in &events[..count] {
             let (data, flags) = (event.data.u64(), event.flags);
@@ -180,7 +180,7 @@ impl TcpIface {
         }
     }
 
-    fn wait_now(&mut self, events: &mut [Event; LOOK]) -> usize {
+    fn wait_now(&mut self, events: &mut [Event; EVENTS_MAX]) -> usize {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         self.counters.looks += 1;
         match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
@@ -193,17 +193,17 @@ impl TcpIface {
         }
     }
 
-    pub(crate) fn want(&mut self, ep: EpId) {
+    pub(crate) fn want_writable(&mut self, ep: EpId) {
         if self.peer(ep.0).is_some_and(|peer| peer.check().is_ok()) {
             self.waiters.ask(ep);
         }
     }
 
-    /// Tells those who asked and have room now, in the order of asking.
-    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    /// Reports the endpoints that asked and are writable now, in the order of asking.
+    fn report_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut waiters = std::mem::take(&mut self.waiters);
-        let room = |ep: EpId| self.peer(ep.0).is_some_and(|peer| peer.has_room());
-        let given = waiters.report(sink, budget, room);
+        let space = |ep: EpId| self.peer(ep.0).is_some_and(|peer| peer.has_space());
+        let given = waiters.report(sink, budget, space);
         self.waiters = waiters;
         given
     }
@@ -215,13 +215,13 @@ impl TcpIface {
             || !self.suspects.is_empty()
             || !self.requests.is_empty()
             || !self.outcomes.is_empty()
-            || self.waiters.iter().any(|ep| self.peer(ep.0).is_some_and(|peer| peer.has_room()))
+            || self.waiters.iter().any(|ep| self.peer(ep.0).is_some_and(|peer| peer.has_space()))
     }
 
     /// Whether the kernel has something. What is only the timer's is dealt with.
     pub(crate) fn kernel_has_work(&mut self) -> bool {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
-        let mut events = [nothing; LOOK];
+        let mut events = [nothing; EVENTS_MAX];
         let count = self.wait_now(&mut events);
         let mut work = false;
         for event in &events[..count] {
@@ -240,7 +240,7 @@ impl TcpIface {
     }
 
     /// Closes an endpoint; see the rules in [`crate::peer`].
-    pub(crate) fn close_endpoint(&mut self, ep: EpId) {
+    pub(crate) fn disconnect(&mut self, ep: EpId) {
         let Some(peer) = self.peer_mut(ep.0) else { return };
         if !std::mem::take(&mut peer.has_ep) {
             return;

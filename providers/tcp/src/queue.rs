@@ -1,6 +1,6 @@
 //! What a connection has still to send, in order.
 //!
-//! The kernel takes what it has room for at once; this queue holds the rest, and everything that
+//! The kernel takes what it has space for at once; this queue holds the rest, and everything that
 //! is posted before the connection stands. Bytes that were copied lie in it; lent bytes are sent
 //! from where they lie, and their token is due when the kernel has taken the last of them; memory
 //! that a peer reads is looked up again at each step, so that released memory is not read.
@@ -219,7 +219,7 @@ impl SendQueue {
             out[count] = Vector { iov_base: base.cast_mut().cast(), iov_len: len };
             count += 1;
             offered += len;
-            // Room for the two pieces of a read of memory.
+            // Space for the two pieces of a read of memory.
             offered < MUCH && count + 2 <= MAX_VECTORS
         };
         for segment in &mut self.segments {

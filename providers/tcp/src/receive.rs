@@ -7,13 +7,11 @@
 //!
 //! ```text
 //!   0        start                    end              capacity
-//!   │ read   │ frames not taken yet   │ room to receive │
+//!   │ read   │ frames not taken yet   │ space to receive │
 //! ```
 //!
 //! `waiting` says that the budget ended before the frames did: then nothing else is received until
 //! they are taken.
-
-mod buffer;
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -28,8 +26,6 @@ use crate::iface::TcpIface;
 use crate::md::named;
 use crate::peer::{Direct, Request, State};
 use crate::socket::{self, Vector};
-
-pub(crate) use buffer::Receiver;
 
 /// Payload beyond this goes straight to its place; up to this it is waited for, so that it is
 /// written in one copy.
@@ -133,16 +129,16 @@ impl TcpIface {
             // was reported; and the receive buffer, of which no view is in use.
             unsafe { socket::receive_pieces(socket.as_fd(), &pieces[..=count]) }
         } else {
-            let mut room = receiver.capacity - receiver.end;
+            let mut space = receiver.capacity - receiver.end;
             if receiver.len() == 0
                 && let Some((_, Request::Get { len, .. })) = peer.requests.front()
                 && *len > SMALL
             {
-                room = room.min(HEADER_FIRST);
+                space = space.min(HEADER_FIRST);
             }
             let at = receiver.memory.view().as_ptr().wrapping_add(receiver.end);
-            // SAFETY: `room` bytes from `end` are inside the region; no view of them is in use.
-            unsafe { socket::receive(socket.as_fd(), at, room) }
+            // SAFETY: `space` bytes from `end` are inside the region; no view of them is in use.
+            unsafe { socket::receive(socket.as_fd(), at, space) }
         };
         match received {
             Ok(0) => Pulled::End(PeerFailure::Died),
@@ -199,7 +195,7 @@ impl TcpIface {
                 continue;
             }
             if there < HEADER_BYTES {
-                self.make_room(HEADER_BYTES);
+                self.compact_for(HEADER_BYTES);
                 break;
             }
             let frame = match Frame::decode(&self.receiver.array(0), max_am) {
@@ -212,7 +208,7 @@ impl TcpIface {
             let len = frame.len as usize;
             if frame.kind == Kind::Am {
                 if there < HEADER_BYTES + len {
-                    self.make_room(HEADER_BYTES + len);
+                    self.compact_for(HEADER_BYTES + len);
                     break;
                 }
                 if given == budget {
@@ -231,7 +227,7 @@ impl TcpIface {
                 _ => HEADER_BYTES + len,
             };
             if there < whole {
-                self.make_room(whole);
+                self.compact_for(whole);
                 break;
             }
             if frame.kind == Kind::PutNotify {
@@ -262,9 +258,9 @@ impl TcpIface {
         given
     }
 
-    /// Makes sure that a frame of `whole` bytes has room behind `start`.
+    /// Makes sure that a frame of `whole` bytes has space behind `start`.
     #[inline]
-    fn make_room(&mut self, whole: usize) {
+    fn compact_for(&mut self, whole: usize) {
         let receiver = &mut self.receiver;
         if receiver.start + whole > receiver.capacity {
             receiver.compact();
@@ -323,7 +319,7 @@ impl TcpIface {
     pub(crate) fn write_memory(&mut self, index: u32, key: u64, address: u64, bytes: View<'_>) {
         match self.domain.reach(named(key), address, bytes.len()) {
             Some(view) => {
-                // Release: pairs with the acquire of whoever watches the memory: puts are seen in
+                // Release: pairs with the acquire of the thread that watches the memory: puts are seen in
                 // their order.
                 fence(Ordering::Release);
                 copy(bytes, view);
@@ -386,7 +382,7 @@ fn copy(from: View<'_>, to: View<'_>) {
     let len = from.len().min(to.len());
     // SAFETY: `len` bytes are inside either view; the first is in the receive buffer, the second
     // in memory that a key opens, which never is the receive buffer.
-    unsafe { bowline_base::view::copy_small(from.as_ptr(), to.as_ptr(), len) };
+    unsafe { bowline_base::copy::copy_bytes(from.as_ptr(), to.as_ptr(), len) };
 }
 
 /// Copies to the pieces of a get, `skip` bytes into them.
@@ -398,7 +394,7 @@ pub(crate) fn scatter(mut from: View<'_>, pieces: &[bowline_uct::LocalSlice], mu
         // SAFETY: `gone + step` is at most the piece's length, and the piece is kept writable for
         // this request; the bytes come from the receive buffer.
         unsafe {
-            std::ptr::copy_nonoverlapping(from.as_ptr(), piece.as_ptr().wrapping_add(gone), step);
+            bowline_base::copy::copy_bytes(from.as_ptr(), piece.as_ptr().wrapping_add(gone), step);
         }
         from = from.slice(step, from.len() - step).expect("at most its length was taken");
     }

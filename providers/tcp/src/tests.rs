@@ -30,7 +30,7 @@ fn options() -> TcpOptions {
     TcpOptions::with_secret(SECRET)
 }
 
-/// An interface and what it was told.
+/// An interface and what it has reported.
 struct Side {
     iface: TcpIface,
     seen: Recorder,

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bowline_base::doorbell::Doorbell;
+use bowline_base::helper_thread::without_signals;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -124,23 +125,6 @@ fn watch(outer: BorrowedFd<'_>, arming: &AtomicU64, bell: &Doorbell) {
             bell.ring();
         }
     }
-}
-
-/// Runs `spawn` with all signals blocked, which the new thread inherits: no handler of the
-/// program runs on it.
-fn without_signals<T>(spawn: impl FnOnce() -> T) -> T {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: `sigfillset` initialises `all`, and `pthread_sigmask` reads it and initialises
-    // `before`; both point to memory of the right type.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let result = spawn();
-    // SAFETY: `before` was initialised above; with a valid operation the call cannot fail.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    result
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ impl Role {
         }
     }
 
-    fn tell(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         writeln!(self.to, "{line}").unwrap();
     }
 
@@ -175,7 +175,7 @@ fn killed_in_any_state_is_an_error() {
             Role::start(&[], "processes::role_victim", &[("TCP_STATE", format!("{state:?}"))]);
         let theirs = unhex(&role.hear());
         let ep = iface.connect(&theirs).unwrap();
-        role.tell(&hex(&iface.address()));
+        role.send(&hex(&iface.address()));
         iface.am_short(ep, ID, &[5, 0, 0], &[]).unwrap();
         match state {
             // In the kernel's queue of its listener.
@@ -205,7 +205,7 @@ fn killed_in_any_state_is_an_error() {
         while seen.failed.is_empty() {
             iface.progress(&mut seen, 16);
         }
-        eprintln!("{state:?}: the death was told after {:?}", start.elapsed());
+        eprintln!("{state:?}: the death was reported after {:?}", start.elapsed());
         assert_eq!(seen.failed.len(), 1);
         assert_eq!((seen.failed[0].1, seen.failed[0].2), (Some(ep), PeerFailure::Died));
         assert_eq!(iface.am_short(ep, ID, &[0; 3], &[]), Err(PostError::PeerFailed));
@@ -225,7 +225,7 @@ fn a_death_wakes_a_sleeper() {
             Role::start(&[], "processes::role_victim", &[("TCP_STATE", "Idle".to_owned())]);
         let theirs = unhex(&role.hear());
         let ep = iface.connect(&theirs).unwrap();
-        role.tell(&hex(&iface.address()));
+        role.send(&hex(&iface.address()));
         iface.am_short(ep, ID, &[5, 0, 0], &[]).unwrap();
         while seen.messages == 0 {
             iface.progress(&mut seen, 16);
@@ -313,7 +313,7 @@ fn processes_connect_all_to_all() {
         start.elapsed()
     );
     let start = Instant::now();
-    roles.iter_mut().for_each(|role| role.tell(&all));
+    roles.iter_mut().for_each(|role| role.send(&all));
     roles.iter_mut().for_each(|role| assert_eq!(role.hear(), "all"));
     eprintln!("all to all connected after {:?}", start.elapsed());
     let memory = |role: &Role| {
@@ -323,10 +323,10 @@ fn processes_connect_all_to_all() {
     eprintln!("a process: {}", memory(&roles[0]));
     let sockets = std::fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     eprintln!("sockets of the host: {}", sockets.lines().nth(1).unwrap_or_default());
-    roles.iter_mut().for_each(|role| role.tell("on"));
+    roles.iter_mut().for_each(|role| role.send("on"));
     for (rank, role) in roles.iter_mut().enumerate() {
-        let told = role.hear();
-        let numbers: Vec<u64> = told.split(' ').map(|word| word.parse().unwrap()).collect();
+        let reported = role.hear();
+        let numbers: Vec<u64> = reported.split(' ').map(|word| word.parse().unwrap()).collect();
         let others = ranks * (ranks - 1) / 2 - rank as u64;
         assert_eq!(numbers[0], 2 * others, "each rank's number, twice");
         assert_eq!(
@@ -340,7 +340,7 @@ fn processes_connect_all_to_all() {
             assert!(each < 2048, "an idle connection holds {each} bytes");
         }
     }
-    roles.iter_mut().for_each(|role| role.tell("end"));
+    roles.iter_mut().for_each(|role| role.send("end"));
     roles.iter_mut().for_each(Role::wait);
 }
 
@@ -439,14 +439,16 @@ fn role_unreachable_host() {
         hasty.timeout = Duration::from_secs(3);
         let mut iface = TcpIface::open(hasty).unwrap();
         let mut seen = Seen::default();
-        role.tell(&hex(&iface.address()));
-        let ways = iface.explain(&theirs).unwrap();
-        for way in &ways {
-            eprintln!("{way}");
+        role.send(&hex(&iface.address()));
+        let routes = iface.explain(&theirs).unwrap();
+        for route in &routes {
+            eprintln!("{route}");
         }
-        assert!(ways[0].chosen && !ways[0].remote.unwrap().ip().is_loopback());
+        assert!(routes[0].chosen && !routes[0].remote.unwrap().ip().is_loopback());
         assert!(
-            ways.iter().any(|way| !way.chosen && way.reason.contains("loopback of another")),
+            routes
+                .iter()
+                .any(|route| !route.chosen && route.reason.contains("loopback of another")),
             "loopback does not lead there"
         );
         let ep = iface.connect(&theirs).unwrap();
@@ -465,7 +467,7 @@ fn role_unreachable_host() {
             iface.progress(&mut seen, 16);
             std::thread::sleep(Duration::from_millis(1));
         }
-        eprintln!("busy {busy}: told after {:?} with a time-out of 3 s", start.elapsed());
+        eprintln!("busy {busy}: reported after {:?} with a time-out of 3 s", start.elapsed());
         assert_eq!(seen.failed.len(), 1);
         assert_eq!((seen.failed[0].1, seen.failed[0].2), (Some(ep), PeerFailure::Unreachable));
         // And one that cannot be reached from the start.
@@ -507,11 +509,14 @@ fn role_late_link() {
     let mut seen = Seen::default();
     let mine = hex(&iface.address());
     namespace.link("down");
-    iface.reachable(&theirs).expect("a way may come");
-    assert!(iface.explain(&theirs).unwrap().iter().all(|way| !way.chosen), "no way leads there");
+    iface.reachable(&theirs).expect("a route may come");
+    assert!(
+        iface.explain(&theirs).unwrap().iter().all(|route| !route.chosen),
+        "no route leads there"
+    );
     let ep = iface.connect(&theirs).unwrap();
     iface.am_short(ep, ID, &[5, 0, 0], &[]).unwrap();
-    role.tell(&mine);
+    role.send(&mine);
     while iface.counters().tried_again < 3 {
         iface.progress(&mut seen, 16);
     }

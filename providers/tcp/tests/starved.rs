@@ -30,10 +30,10 @@ fn open() -> Result<TcpIface, OpenError> {
     TcpIface::open(options)
 }
 
-/// How often an interface may not sleep, of `turns` times that it wants to.
-fn busy(iface: &mut TcpIface, seen: &mut Recorder, turns: u32, descriptor: bool) -> u32 {
+/// How often an interface may not sleep, of `polls` times that it wants to.
+fn busy(iface: &mut TcpIface, seen: &mut Recorder, polls: u32, descriptor: bool) -> u32 {
     let mut busy = 0;
-    for _ in 0..turns {
+    for _ in 0..polls {
         iface.progress(seen, 16);
         busy += u32::from(iface.arm(descriptor) == Armed::Busy);
         iface.disarm();
@@ -89,19 +89,19 @@ fn descriptors_and_threads_run_out_and_come_back() {
     assert!(refused >= 3, "an epoll, a timer and a listener are wanted");
     let (mut a, hogs) = opened;
     drop(hogs);
-    let mut b = open().expect("there is room again");
+    let mut b = open().expect("there is space again");
     let (mut seen_a, mut seen_b) = (Recorder::default(), Recorder::default());
 
     // Sleep on the descriptor, prepared before; clients wait in the kernel meanwhile.
-    a.event_fd().expect("there is room");
-    let (_, at) = a.listen("127.0.0.1:0".parse().unwrap()).expect("there is room");
+    a.event_fd().expect("there is space");
+    let (_, at) = a.listen("127.0.0.1:0".parse().unwrap()).expect("there is space");
     let client = TcpStream::connect(at).expect("the kernel takes it");
     let mut hogs = take_all(0);
-    let turns = 2000;
-    let before = busy(&mut a, &mut seen_a, turns, true);
+    let polls = 2000;
+    let before = busy(&mut a, &mut seen_a, polls, true);
     assert!(
-        before < turns / 2,
-        "{before} times of {turns} it may not sleep, and nothing can be done"
+        before < polls / 2,
+        "{before} times of {polls} it may not sleep, and nothing can be done"
     );
 
     // Connecting says what is missing. With the one descriptor that it takes it begins, and waits for the
@@ -132,7 +132,7 @@ fn descriptors_and_threads_run_out_and_come_back() {
     }
 
     // The same thread cannot be started. Who sleeps on the descriptor does without.
-    let (mut c, mut seen_c) = (open().expect("there is room"), Recorder::default());
+    let (mut c, mut seen_c) = (open().expect("there is space"), Recorder::default());
     let starved = without_threads(|| {
         assert_eq!(busy(&mut c, &mut seen_c, 10, false), 10, "nobody could wake it");
         c.event_fd().expect("that takes no thread");

@@ -35,7 +35,7 @@ const PEER: &str = "peer";
 const WARMUP: u64 = 64;
 
 /// Looks at the memory between two at the completions.
-const LOOKS: u32 = 256;
+const POLLS: u32 = 256;
 
 /// With pace, what comes back is waited for so long before it is looked for.
 const PACE: Duration = Duration::from_millis(2);
@@ -146,7 +146,7 @@ impl Side {
                 // machines that there are, what it wrote before is seen then.
                 while self.word().ok_or("there is no window")?.load(Ordering::Acquire) != number {
                     looks += 1;
-                    if looks == LOOKS {
+                    if looks == POLLS {
                         looks = 0;
                         self.look()?;
                     }
@@ -187,16 +187,16 @@ fn read(operation: &str, count: &str) -> Result<(Operation, u64)> {
     Ok((operation, count.parse::<u64>()? + WARMUP))
 }
 
-/// Opens the interface, tells the other side where it is, hears where that is, and connects.
-fn meet(device: &str, tell: &mut impl Write, hear: &mut impl BufRead) -> Result<Side> {
+/// Opens the interface, exchanges addresses with the other side, and connects.
+fn meet(device: &str, out: &mut impl Write, hear: &mut impl BufRead) -> Result<Side> {
     let mut options = VerbsOptions::default();
     options.device = device.to_owned();
     options.connect = ConnectWhen::AtOnce;
     let mut iface = VerbsIface::open(&options)?;
     let window = iface.mem_alloc(4096)?;
     let start = iface.mem_view(window).ok_or("there is no window")?.as_ptr().addr() as u64;
-    writeln!(tell, "{} {} {start}", hex(&iface.address()), hex(&iface.rkey_pack(window)?))?;
-    tell.flush()?;
+    writeln!(out, "{} {} {start}", hex(&iface.address()), hex(&iface.rkey_pack(window)?))?;
+    out.flush()?;
     let mut line = String::new();
     hear.read_line(&mut line)?;
     let mut words = line.split_whitespace();
@@ -246,9 +246,9 @@ fn start(operation: &str, count: &str, device: &str) -> Result<(Process, BufRead
 
 fn measure(operation: &str, count: &str, [device, other]: [&str; 2], paced: bool) -> Result<()> {
     let (mut process, mut hear) = start(operation, count, other)?;
-    let mut tell = process.0.stdin.take().ok_or("it was asked for")?;
+    let mut out = process.0.stdin.take().ok_or("it was asked for")?;
     let (operation, count) = read(operation, count)?;
-    let mut side = meet(device, &mut tell, &mut hear)?;
+    let mut side = meet(device, &mut out, &mut hear)?;
     let mut times = Vec::with_capacity(count as usize);
     for number in 0..count {
         let begin = Instant::now();
@@ -271,7 +271,7 @@ fn measure(operation: &str, count: &str, [device, other]: [&str; 2], paced: bool
         println!("median_ns {}", median.as_nanos());
     }
     // The peer ends when its input does; it has sent all that it will.
-    drop(tell);
+    drop(out);
     let ended = process.0.wait()?;
     if ended.success() { Ok(()) } else { Err(format!("the peer failed: {ended}").into()) }
 }

@@ -9,21 +9,15 @@
 //! All little endian. The check is FNV-1a over what stands before it: it notices damage, and is no
 //! protection against forgery, which the device's own keys are.
 
-use bowline_uct::{AddrReader, AddrWriter, Truncated, Unreachable};
+use bowline_uct::{AddrReader, AddrWriter, Truncated, Unreachable, fnv_32};
 
-use crate::options::Mode;
+use crate::options::VerbsMode;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"BWVB");
 const VERSION: u8 = 1;
 const KEY_TAG: u8 = 0xb7;
 
-/// Bytes of a packed key.
 pub(crate) const KEY_BYTES: usize = 33;
-
-/// The hash of Fowler, Noll and Vo, form 1a, 32 bits: any single changed bit changes it.
-pub(crate) fn check(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
-}
 
 /// Why bytes are no address or key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +37,7 @@ pub enum BadBytes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// What the interface is made of.
-    pub mode: Mode,
+    pub mode: VerbsMode,
     /// Names the interface; random.
     pub uid: u64,
     /// Global address of its port.
@@ -68,16 +62,10 @@ impl Address {
     /// The address as it travels.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = AddrWriter::new();
-        out.u32(MAGIC).u8(VERSION).u8(self.mode as u8).u64(self.uid);
-        for byte in self.gid {
-            out.u8(byte);
-        }
+        out.u32(MAGIC).u8(VERSION).u8(self.mode as u8).u64(self.uid).raw(&self.gid);
         out.u16(self.lid).u8(u8::from(self.ethernet)).u8(self.mtu);
         out.u32(self.pair).u32(self.data).u32(self.qkey).u32(self.longest);
-        let mut bytes = out.finish();
-        let check = check(&bytes);
-        bytes.extend_from_slice(&check.to_le_bytes());
-        bytes
+        out.finish_checked()
     }
 
     /// The address that the bytes are, all of them.
@@ -88,7 +76,7 @@ impl Address {
         let mut reader = AddrReader::new(bytes);
         let address = Self::read(&mut reader)?;
         let checked = bytes.len() - reader.rest().len();
-        let expected = check(&bytes[..checked]);
+        let expected = fnv_32(&bytes[..checked]);
         if reader.u32()? != expected || !reader.rest().is_empty() {
             return Err(BadBytes::Damaged);
         }
@@ -100,16 +88,11 @@ impl Address {
             return Err(BadBytes::Foreign);
         }
         let mode = match reader.u8()? {
-            mode if mode == Mode::Rc as u8 => Mode::Rc,
-            mode if mode == Mode::Ud as u8 => Mode::Ud,
+            mode if mode == VerbsMode::Rc as u8 => VerbsMode::Rc,
+            mode if mode == VerbsMode::Ud as u8 => VerbsMode::Ud,
             _ => return Err(BadBytes::Damaged),
         };
-        let uid = reader.u64()?;
-        let mut gid = [0; 16];
-        for byte in &mut gid {
-            *byte = reader.u8()?;
-        }
-        let lid = reader.u16()?;
+        let (uid, gid, lid) = (reader.u64()?, reader.take()?, reader.u16()?);
         let (ethernet, mtu) = (reader.u8()?, reader.u8()?);
         if ethernet > 1 || !(1..=5).contains(&mtu) {
             return Err(BadBytes::Damaged);
@@ -187,7 +170,7 @@ impl PackedKey {
         out[9..17].copy_from_slice(&self.start.to_le_bytes());
         out[17..25].copy_from_slice(&self.len.to_le_bytes());
         out[25..29].copy_from_slice(&self.rkey.to_le_bytes());
-        let check = check(&out[..29]);
+        let check = fnv_32(&out[..29]);
         out[29..].copy_from_slice(&check.to_le_bytes());
         out
     }
@@ -207,7 +190,7 @@ impl PackedKey {
             len: reader.u64()?,
             rkey: reader.u32()?,
         };
-        let expected = check(&bytes[..bytes.len() - reader.rest().len()]);
+        let expected = fnv_32(&bytes[..bytes.len() - reader.rest().len()]);
         if reader.u32()? != expected || !reader.rest().is_empty() {
             return Err(BadBytes::Damaged);
         }
@@ -215,12 +198,6 @@ impl PackedKey {
             return Err(BadBytes::Damaged);
         }
         Ok(key)
-    }
-
-    /// Whether `len` bytes at `address` lie in the memory.
-    #[inline]
-    pub fn opens(&self, address: u64, len: u64) -> bool {
-        address >= self.start && len <= self.len && address - self.start <= self.len - len
     }
 }
 
@@ -230,7 +207,7 @@ mod tests {
 
     fn sample() -> Address {
         Address {
-            mode: Mode::Rc,
+            mode: VerbsMode::Rc,
             uid: 0x1234_5678_9abc_def0,
             gid: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1],
             lid: 7,
@@ -275,7 +252,7 @@ mod tests {
         assert!(own.reaches(&other).is_ok());
         for bad in [
             own,
-            Address { mode: Mode::Ud, ..other },
+            Address { mode: VerbsMode::Ud, ..other },
             Address { ethernet: false, ..other },
             Address { gid: [0xfe; 16], ..other },
             Address { longest: 4096, ..other },
@@ -285,13 +262,5 @@ mod tests {
         let infiniband = Address { ethernet: false, ..own };
         let elsewhere = Address { uid: 1, gid: [9; 16], ..infiniband };
         assert!(infiniband.reaches(&elsewhere).is_err());
-    }
-
-    #[test]
-    fn a_key_opens_its_bytes_and_no_others() {
-        let key = PackedKey { uid: 0, start: 100, len: 10, rkey: 0 };
-        assert!(key.opens(100, 10) && key.opens(110, 0) && key.opens(109, 1));
-        assert!(!key.opens(99, 1) && !key.opens(100, 11) && !key.opens(110, 1));
-        assert!(!key.opens(u64::MAX, 2) && !key.opens(0, u64::MAX));
     }
 }

@@ -8,7 +8,7 @@
 //!   Event ◄── channel, flag, eventfd ─┘
 //! ```
 //!
-//! The decisions are in [`table`], what travels in [`wire`]. No message of the user goes this way.
+//! The decisions are in [`table`], what travels in [`wire`]. No message of the user goes through it.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,15 +23,16 @@ use bowline_uct::Secret;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::addr::Address;
-use crate::rails::Rails;
+use crate::device_context::DeviceContext;
+use crate::options::{MAX_ENDPOINTS, VerbsMode, VerbsOptions};
 use crate::sys::{Access, Ah, Bytes, Connection, Cq, Memory, PairSizes, Qp, Request, Wc, Work};
-use table::{Pairs, Table};
-use wire::{Datagram, End};
+use table::{Pairs, PeerTable};
+use wire::{Datagram, PairEnd};
 
 pub mod table;
 pub mod wire;
 
-/// What the interface tells the thread.
+/// What the interface asks of the thread.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// An endpoint to the peer was made.
@@ -46,7 +47,7 @@ pub(crate) enum Command {
     Stop { quiet: bool },
 }
 
-pub(crate) use table::Event;
+pub(crate) use table::TableEvent;
 
 /// Words and descriptors that both sides use.
 #[derive(Debug)]
@@ -79,16 +80,16 @@ impl Shared {
 pub(crate) struct Control<P> {
     shared: Arc<Shared>,
     commands: Sender<Command>,
-    events: Receiver<Event<P>>,
+    events: Receiver<TableEvent<P>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Bytes in front of a received datagram: room for the global route header.
+/// Bytes in front of a received datagram: space for the global route header.
 pub(crate) const GRH_BYTES: usize = 40;
 
 /// How often, in each time-out, an interface looks whether its peers are still there: while it is
 /// awake by itself, while it sleeps because the thread wakes it.
-pub(crate) const LOOKS: u32 = 4;
+pub(crate) const POLLS: u32 = 4;
 
 const RECEIVES: u32 = 64;
 const SENDS: u32 = 32;
@@ -96,18 +97,17 @@ const SLOT: usize = 256;
 const _: () = assert!(GRH_BYTES + wire::LONGEST + bowline_uct::MAC_BYTES <= SLOT);
 
 impl<P: Send + 'static> Control<P> {
-    /// Starts the thread, which makes pairs with `pairs` for peers that know `secret`; returns the
-    /// interface's address, too.
-    /// `probe_up`: peers with a connection are asked whether they are there, as well.
+    /// Starts the thread, which makes pairs with `pairs` for peers that know the secret; returns the
+    /// interface's address, too. `data` is the queue pair of the interface's datagrams. Where there are
+    /// such, peers with a connection are asked whether they are there, as well.
     pub(crate) fn start(
-        rails: &Arc<Rails>,
-        own: impl FnOnce(u32) -> Address,
-        secret: Secret,
-        timeout: Duration,
-        most: usize,
+        context: &Arc<DeviceContext>,
+        options: &VerbsOptions,
+        (mode, uid, data): (VerbsMode, u64, u32),
+        longest: usize,
         pairs: impl Pairs<Pair = P> + Send + 'static,
-        probe_up: bool,
     ) -> io::Result<(Self, Address)> {
+        let timeout = options.peer_timeout;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let shared = Arc::new(Shared {
             pending: AtomicBool::new(false),
@@ -115,20 +115,31 @@ impl<P: Send + 'static> Control<P> {
             bell: eventfd(0, flags)?,
             wake: eventfd(0, flags)?,
         });
-        let port = Port::open(rails)?;
-        let own = own(port.pair.number());
+        let port = Port::open(context)?;
+        let own = Address {
+            mode,
+            uid,
+            gid: context.gid,
+            lid: context.lid,
+            ethernet: context.ethernet,
+            mtu: context.mtu,
+            pair: port.pair.number(),
+            data,
+            qkey: context.qkey,
+            longest: longest as u32,
+        };
         let (commands, incoming) = channel();
         let (outgoing, events) = channel();
         let worker = Worker {
             port,
-            rails: Arc::clone(rails),
-            table: Table::new(own, timeout, most, probe_up),
+            context: Arc::clone(context),
+            table: PeerTable::new(own, timeout, MAX_ENDPOINTS, mode == VerbsMode::Ud),
             pairs,
             shared: Arc::clone(&shared),
             commands: incoming,
             events: outgoing,
-            ways: HashMap::new(),
-            secret,
+            address_handles: HashMap::new(),
+            secret: options.secret.clone(),
             outsiders: 0,
             timeout,
         };
@@ -140,7 +151,7 @@ impl<P: Send + 'static> Control<P> {
 
     /// Gives the thread something to do.
     pub(crate) fn command(&self, command: Command) {
-        // The thread ends only when told to; after that nobody asks for anything.
+        // The thread ends only when asked to; after that nobody asks for anything.
         let _ = self.commands.send(command);
         ring(&self.shared.wake);
     }
@@ -153,7 +164,7 @@ impl<P: Send + 'static> Control<P> {
     }
 
     /// The next event.
-    pub(crate) fn event(&self) -> Option<Event<P>> {
+    pub(crate) fn event(&self) -> Option<TableEvent<P>> {
         if self.shared.pending.load(Ordering::Relaxed) {
             // AcqRel: pairs with the thread's Release after it has queued an event, so that an
             // event whose flag is cleared here is found below.
@@ -168,7 +179,7 @@ impl<P: Send + 'static> Control<P> {
     }
 
     /// Waits for the next event until `end`.
-    pub(crate) fn wait(&self, end: Instant) -> Option<Event<P>> {
+    pub(crate) fn wait(&self, end: Instant) -> Option<TableEvent<P>> {
         self.events.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
     }
 
@@ -226,12 +237,12 @@ struct Port {
 }
 
 impl Port {
-    fn open(rails: &Rails) -> io::Result<Self> {
-        let cq = Cq::new(rails.pd.context(), RECEIVES + SENDS)?;
+    fn open(context: &DeviceContext) -> io::Result<Self> {
+        let cq = Cq::new(context.pd.context(), RECEIVES + SENDS)?;
         let sizes = PairSizes { sends: SENDS, receives: RECEIVES, send_pieces: 1, inline_bytes: 0 };
-        let pair = Qp::datagrams(&rails.pd, &cq, sizes)?;
-        let memory = Memory::new(&rails.pd, (RECEIVES + SENDS) as usize * SLOT, Access::Local)?;
-        pair.start_datagrams(rails.port, rails.qkey)?;
+        let pair = Qp::datagrams(&context.pd, &cq, sizes)?;
+        let memory = Memory::new(&context.pd, (RECEIVES + SENDS) as usize * SLOT, Access::Local)?;
+        pair.start_datagrams(context.port, context.qkey)?;
         let port = Self { pair, cq, memory, free: (RECEIVES..RECEIVES + SENDS).collect() };
         for slot in 0..RECEIVES {
             port.post(slot)?;
@@ -245,15 +256,15 @@ impl Port {
     }
 
     /// Sends; what finds no buffer is lost, as any datagram may be.
-    fn send(&mut self, way: &Ah, to: &Address, bytes: &[u8]) {
+    fn send(&mut self, handle: &Ah, to: &Address, bytes: &[u8]) {
         let Some(slot) = self.free.pop() else { return };
         let offset = slot as usize * SLOT;
-        let room = self.memory.view().slice(offset, SLOT).expect("a slot of the memory");
-        room.copy_in(bytes);
+        let space = self.memory.view().slice(offset, SLOT).expect("a slot of the memory");
+        space.copy_in(bytes);
         let piece = [self.memory.piece(offset, bytes.len())];
         let request = Request {
             id: u64::from(slot),
-            work: Work::Datagram { to: way, pair: to.pair, key: to.qkey },
+            work: Work::Datagram { to: handle, pair: to.pair, key: to.qkey },
             bytes: Bytes::Registered(&piece),
             signalled: true,
             fenced: false,
@@ -265,20 +276,25 @@ impl Port {
     }
 }
 
-/// Reliable pairs of a device.
 #[derive(Debug)]
-pub(crate) struct ReliablePairs(pub(crate) Arc<Rails>);
+pub(crate) struct ReliablePairs(pub(crate) Arc<DeviceContext>);
 
 impl Pairs for ReliablePairs {
     type Pair = Qp;
 
-    fn make(&mut self, _: &Address) -> io::Result<(Qp, End)> {
+    fn make(&mut self, _: &Address) -> io::Result<(Qp, PairEnd)> {
         let pair = self.0.make_pair()?;
-        let end = End { pair: pair.number(), psn: self.0.random_psn() };
+        let end = PairEnd { pair: pair.number(), psn: self.0.random_psn() };
         Ok((pair, end))
     }
 
-    fn connect(&mut self, pair: &mut Qp, ours: End, peer: &Address, theirs: End) -> io::Result<()> {
+    fn connect(
+        &mut self,
+        pair: &mut Qp,
+        ours: PairEnd,
+        peer: &Address,
+        theirs: PairEnd,
+    ) -> io::Result<()> {
         pair.connect(&Connection {
             route: self.0.route_to(peer),
             pair: theirs.pair,
@@ -292,20 +308,20 @@ impl Pairs for ReliablePairs {
 }
 
 /// Says whose a pair is as soon as it is made: a message may come in the moment in which it is
-/// connected, before this thread gets to tell that.
+/// connected, before this thread gets to report that.
 struct Announced<'a, M: Pairs> {
     pairs: &'a mut M,
-    events: &'a Sender<Event<M::Pair>>,
+    events: &'a Sender<TableEvent<M::Pair>>,
     shared: &'a Shared,
 }
 
 impl<M: Pairs> Pairs for Announced<'_, M> {
     type Pair = M::Pair;
 
-    fn make(&mut self, peer: &Address) -> io::Result<(M::Pair, End)> {
+    fn make(&mut self, peer: &Address) -> io::Result<(M::Pair, PairEnd)> {
         let (pair, end) = self.pairs.make(peer)?;
         // An interface that is being closed hears nothing more.
-        let _ = self.events.send(Event::Made { peer: *peer, number: end.pair });
+        let _ = self.events.send(TableEvent::Made { peer: *peer, number: end.pair });
         self.shared.announce();
         Ok((pair, end))
     }
@@ -313,9 +329,9 @@ impl<M: Pairs> Pairs for Announced<'_, M> {
     fn connect(
         &mut self,
         pair: &mut M::Pair,
-        ours: End,
+        ours: PairEnd,
         peer: &Address,
-        theirs: End,
+        theirs: PairEnd,
     ) -> io::Result<()> {
         self.pairs.connect(pair, ours, peer, theirs)
     }
@@ -323,14 +339,14 @@ impl<M: Pairs> Pairs for Announced<'_, M> {
 
 struct Worker<M: Pairs> {
     port: Port,
-    rails: Arc<Rails>,
-    table: Table<M::Pair>,
+    context: Arc<DeviceContext>,
+    table: PeerTable<M::Pair>,
     pairs: M,
     shared: Arc<Shared>,
     commands: Receiver<Command>,
-    events: Sender<Event<M::Pair>>,
-    /// Ways to peers, by their uid.
-    ways: HashMap<u64, Ah>,
+    events: Sender<TableEvent<M::Pair>>,
+    /// Address handles of peers, by their uid.
+    address_handles: HashMap<u64, Ah>,
     secret: Secret,
     /// Datagrams without the job's proof.
     outsiders: u64,
@@ -339,7 +355,7 @@ struct Worker<M: Pairs> {
 
 impl<M: Pairs> Worker<M> {
     fn run(mut self) {
-        let mut next_bell = Instant::now() + self.timeout / LOOKS;
+        let mut next_bell = Instant::now() + self.timeout / POLLS;
         loop {
             // Asked for before the queue is looked at, so that nothing comes in between unseen.
             self.port.cq.request_event();
@@ -358,10 +374,10 @@ impl<M: Pairs> Worker<M> {
             let now = Instant::now();
             let next = self.table.tick(now);
             self.prune();
-            self.tell();
+            self.report_events();
             self.flush();
             if now >= next_bell {
-                next_bell = now + self.timeout / LOOKS;
+                next_bell = now + self.timeout / POLLS;
                 // A sleeper looks after its connections, too.
                 // SeqCst: pairs with the store in `sleeping`, as a hint only; the interface's own looks are in order.
                 if self.shared.asleep.load(Ordering::SeqCst) {
@@ -456,34 +472,34 @@ impl<M: Pairs> Worker<M> {
         self.outsiders += 1;
     }
 
-    /// Gives the ways to forgotten peers back, when there are many of them: by then what was sent to those
+    /// Gives the address handles of forgotten peers back, when there are many of them: by then what was sent to those
     /// has left.
     fn prune(&mut self) {
-        if self.ways.len() > 64 + 2 * self.table.len() {
+        if self.address_handles.len() > 64 + 2 * self.table.len() {
             let table = &self.table;
-            self.ways.retain(|&uid, _| table.knows(uid));
+            self.address_handles.retain(|&uid, _| table.knows(uid));
         }
     }
 
     /// Sends what the table wants sent.
     fn flush(&mut self) {
         for (to, datagram) in std::mem::take(&mut self.table.outgoing) {
-            if !self.ways.contains_key(&to.uid) {
-                match Ah::new(&self.rails.pd, &self.rails.route_to(&to)) {
-                    Ok(way) => drop(self.ways.insert(to.uid, way)),
+            if !self.address_handles.contains_key(&to.uid) {
+                match Ah::new(&self.context.pd, &self.context.route_to(&to)) {
+                    Ok(handle) => drop(self.address_handles.insert(to.uid, handle)),
                     Err(error) => {
                         tracing::debug!(%error, "there is no way to a peer");
                         continue;
                     }
                 }
             }
-            let way = &self.ways[&to.uid];
-            self.port.send(way, &to, &wire::seal(&self.secret, datagram.encode()));
+            let handle = &self.address_handles[&to.uid];
+            self.port.send(handle, &to, &wire::seal(&self.secret, datagram.encode()));
         }
     }
 
-    /// Tells the interface what the table wants told.
-    fn tell(&mut self) {
+    /// Reports the events of the table to the interface.
+    fn report_events(&mut self) {
         if self.table.events.is_empty() {
             return;
         }

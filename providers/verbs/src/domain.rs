@@ -21,39 +21,11 @@ use std::sync::Arc;
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
-use bowline_uct::{LocalSlice, MemError, MemHandle, PostError, RkeyId};
+use bowline_uct::runtime::{Held, KeyTable, Memory, MemoryTable};
+use bowline_uct::{LocalSlice, MemError, MemHandle, RkeyId};
 
 use crate::addr::{KEY_BYTES, PackedKey};
-use crate::sys::{Access, Memory, Mr, Pd, Sge};
-
-#[derive(Debug)]
-enum Held {
-    Allocated(Memory),
-    /// The registration stands first, so that it ends before the buffer goes.
-    Registered(Option<Mr>, RecvBuf),
-    /// Somebody else's, until it is released.
-    Lent(Option<Mr>),
-}
-
-#[derive(Debug)]
-struct Owned {
-    held: Held,
-    start: u64,
-    len: usize,
-}
-
-impl Owned {
-    fn mr(&self) -> Option<&Mr> {
-        match &self.held {
-            Held::Allocated(memory) => Some(memory.mr()),
-            Held::Registered(mr, _) | Held::Lent(mr) => mr.as_ref(),
-        }
-    }
-
-    const fn covers(&self, start: u64, len: usize) -> bool {
-        start >= self.start && len <= self.len && start - self.start <= (self.len - len) as u64
-    }
-}
+use crate::sys::{Access, Mr, Pd, Sge};
 
 /// Bytes and purpose of a registration for operations.
 type Lent = (u64, usize, bool);
@@ -63,13 +35,6 @@ struct Transient {
     mr: Mr,
     lent: Lent,
     users: u32,
-}
-
-/// An unpacked key, and the endpoint for which it was.
-#[derive(Clone, Copy, Debug)]
-struct Opened {
-    ep: u32,
-    key: PackedKey,
 }
 
 /// What a request may do with the memory it names.
@@ -84,12 +49,14 @@ pub(crate) struct Pieces {
 pub(crate) struct Domain {
     pd: Arc<Pd>,
     uid: u64,
-    owned: Slab<Owned>,
+    /// With their registrations; empty memory has none.
+    table: MemoryTable<Option<Mr>>,
     /// Handles by the first address.
-    by_start: BTreeMap<u64, Key>,
+    by_start: BTreeMap<u64, MemHandle>,
     transient: Slab<Transient>,
     by_lent: BTreeMap<Lent, Key>,
-    opened: Slab<Opened>,
+    /// The devices' keys of peers' memory, by the number of the peer.
+    pub(crate) opened: KeyTable<u32, u32>,
 }
 
 impl Domain {
@@ -97,114 +64,72 @@ impl Domain {
         Self {
             pd: Arc::clone(pd),
             uid,
-            owned: Slab::default(),
+            table: MemoryTable::default(),
             by_start: BTreeMap::new(),
             transient: Slab::default(),
             by_lent: BTreeMap::new(),
-            opened: Slab::default(),
+            opened: KeyTable::default(),
         }
     }
 
-    fn keep(&mut self, held: Held, start: u64, len: usize) -> MemHandle {
-        let key = self.owned.insert(Owned { held, start, len });
+    pub(crate) fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.keep(Memory::allocate(len)?)
+    }
+
+    /// Registers memory for the operations of peers, and keeps it.
+    pub(crate) fn keep(&mut self, memory: Memory) -> Result<MemHandle, MemError> {
+        let (start, len) = (memory.start(), memory.len());
+        let mr = if len == 0 {
+            None
+        } else {
+            // SAFETY: the memory is kept beside the registration, and given back after that has ended; it is
+            // only reached through views meanwhile. The caller of `mem_lend` keeps lent bytes until the
+            // handle is released, which ends the registration.
+            let mr = unsafe { Mr::new(&self.pd, start, len, Access::Remote) };
+            let act = "register memory for remote access (is the limit of locked memory, \
+                       `ulimit -l`, high enough?)";
+            Some(mr.map_err(|source| MemError::System { act, source })?)
+        };
+        let handle = self.table.insert(memory, mr);
         if len > 0 {
-            self.by_start.insert(start, key);
+            self.by_start.insert(start as u64, handle);
         }
-        MemHandle(key)
+        Ok(handle)
     }
 
-    pub(crate) fn alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        let act = "allocate memory for remote access";
-        let memory = Memory::new(&self.pd, len.max(1), Access::Remote)
-            .map_err(|source| MemError::System { act, source })?;
-        let start = memory.view().as_ptr() as u64;
-        Ok(self.keep(Held::Allocated(memory), start, len))
+    pub(crate) fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
+        self.table.mem_view(handle)
     }
 
-    pub(crate) fn register(&mut self, mut buffer: RecvBuf) -> Result<MemHandle, MemError> {
-        let (start, len) = (buffer.address(), buffer.len());
-        // SAFETY: the buffer is kept beside the registration and given back after it has ended; it
-        // is only reached through views meanwhile.
-        let mr = unsafe { self.reachable(buffer.view().as_ptr(), len)? };
-        Ok(self.keep(Held::Registered(mr, buffer), start, len))
-    }
-
-    /// Lends memory of an operation to the writes of peers.
-    pub(crate) fn lend_out(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        // SAFETY: the caller of `mem_lend` keeps the bytes until the handle is released, which ends
-        // the registration.
-        let mr = unsafe { self.reachable(bytes.as_ptr(), bytes.len())? };
-        Ok(self.keep(Held::Lent(mr), bytes.as_ptr() as u64, bytes.len()))
-    }
-
-    /// Registers memory for the operations of peers; none where there are no bytes.
-    ///
-    /// # Safety
-    /// The bytes stay, and are reached by nothing but views, until the registration has ended.
-    unsafe fn reachable(&self, start: *mut u8, len: usize) -> Result<Option<Mr>, MemError> {
-        if len == 0 {
-            return Ok(None);
+    pub(crate) fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        let held = self.table.remove(handle)?;
+        let start = held.memory.start() as u64;
+        if self.by_start.get(&start) == Some(&handle) {
+            self.by_start.remove(&start);
         }
-        // SAFETY: as the caller promises.
-        let mr = unsafe { Mr::new(&self.pd, start, len, Access::Remote) };
-        let act = "register memory for remote access (is the limit of locked memory, \
-                   `ulimit -l`, high enough?)";
-        mr.map(Some).map_err(|source| MemError::System { act, source })
+        Ok(held.into_buffer())
     }
 
-    pub(crate) fn view(&self, handle: MemHandle) -> Option<View<'_>> {
-        let owned = self.owned.get(handle.0)?;
-        match &owned.held {
-            Held::Allocated(memory) => memory.view().slice(0, owned.len),
-            Held::Registered(..) | Held::Lent(_) => {
-                // SAFETY: the buffer belongs to the handle, which the borrow keeps, or to somebody
-                // who lends it that long; nobody makes a slice of it before it is given back.
-                Some(unsafe { View::from_raw(owned.start as *mut u8, owned.len) })
-            }
-        }
+    pub(crate) fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
+        self.table.get(handle).map(|held| self.packed(held).to_vec()).ok_or(MemError::NoSuch)
     }
 
-    pub(crate) fn release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        let owned = self.owned.remove(handle.0).ok_or(MemError::NoSuch)?;
-        if self.by_start.get(&owned.start) == Some(&handle.0) {
-            self.by_start.remove(&owned.start);
-        }
-        Ok(match owned.held {
-            Held::Allocated(_) => None,
-            Held::Registered(mr, buffer) => {
-                drop(mr);
-                Some(buffer)
-            }
-            Held::Lent(mr) => {
-                drop(mr);
-                None
-            }
-        })
+    fn packed(&self, Held { with: mr, memory }: &Held<Option<Mr>>) -> [u8; KEY_BYTES] {
+        let (start, len) = (memory.start() as u64, memory.len() as u64);
+        PackedKey { uid: self.uid, start, len, rkey: mr.as_ref().map_or(0, Mr::rkey) }.encode()
     }
 
-    pub(crate) fn pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        let owned = self.owned.get(handle.0).ok_or(MemError::NoSuch)?;
-        Ok(self.packed(owned).to_vec())
-    }
-
-    fn packed(&self, owned: &Owned) -> [u8; KEY_BYTES] {
-        let rkey = owned.mr().map_or(0, Mr::rkey);
-        let key = PackedKey { uid: self.uid, start: owned.start, len: owned.len as u64, rkey };
-        key.encode()
-    }
-
-    fn find(&self, start: u64, len: usize) -> Option<&Owned> {
-        let (_, key) = self.by_start.range(..=start).next_back()?;
-        self.owned.get(*key).filter(|owned| owned.covers(start, len))
+    /// The registration around `len` bytes at `start`.
+    fn find(&self, start: u64, len: usize) -> Option<&Mr> {
+        let (_, handle) = self.by_start.range(..=start).next_back()?;
+        self.table.reach(*handle, start, len)?;
+        self.table.get(*handle)?.with.as_ref()
     }
 
     /// The key of the allocation that holds these bytes.
-    pub(crate) fn key_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
-        let owned = self.find(start, len)?;
-        if !matches!(owned.held, Held::Allocated(_)) {
-            return None;
-        }
-        out.get_mut(..KEY_BYTES)?.copy_from_slice(&self.packed(owned));
+    pub(crate) fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
+        let held = self.table.get(self.table.allocation_of(start, len)?)?;
+        out.get_mut(..KEY_BYTES)?.copy_from_slice(&self.packed(held));
         Some(KEY_BYTES)
     }
 
@@ -214,31 +139,7 @@ impl Domain {
         if key.uid != uid {
             return Err(MemError::BadKey);
         }
-        Ok(RkeyId(self.opened.insert(Opened { ep, key })))
-    }
-
-    pub(crate) fn close(&mut self, rkey: RkeyId) {
-        self.opened.remove(rkey.0);
-    }
-
-    /// The device's key for `len` bytes at `address` of the peer behind `ep`, and the bounds of
-    /// the memory.
-    #[inline]
-    pub(crate) fn remote(
-        &self,
-        ep: u32,
-        rkey: RkeyId,
-        address: u64,
-        len: usize,
-    ) -> Result<PackedKey, PostError> {
-        let opened = self.opened.get(rkey.0).ok_or(PostError::BadArgument)?;
-        if opened.ep != ep {
-            return Err(PostError::BadArgument);
-        }
-        if !opened.key.opens(address, len as u64) {
-            return Err(PostError::BadRemote);
-        }
-        Ok(opened.key)
+        Ok(self.opened.insert(ep, key.start, key.len, key.rkey))
     }
 
     /// What requests say of `slices`, which stay lent until [`Domain::give_back`]; `write`: the
@@ -246,7 +147,7 @@ impl Domain {
     pub(crate) fn borrow(&mut self, slices: &[LocalSlice], write: bool) -> io::Result<Pieces> {
         let mut pieces = Pieces { sges: Vec::with_capacity(slices.len()), lent: Vec::new() };
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
-            let lkey = match self.find(slice.as_ptr() as u64, slice.len()).and_then(Owned::mr) {
+            let lkey = match self.find(slice.as_ptr() as u64, slice.len()) {
                 Some(mr) => mr.lkey(),
                 None => match self.lend(slice, write) {
                     Ok((key, lkey)) => {
@@ -274,7 +175,7 @@ impl Domain {
             return Ok((*key, transient.mr.lkey()));
         }
         let access = if write { Access::Local } else { Access::Read };
-        // SAFETY: whoever posted the operation keeps the buffer until its completion is reported,
+        // SAFETY: the caller that posted the operation keeps the buffer until its completion is reported,
         // and does not touch it meanwhile if it is written; the registration ends before that.
         let mr = unsafe { Mr::new(&self.pd, slice.as_ptr(), slice.len(), access)? };
         let lkey = mr.lkey();

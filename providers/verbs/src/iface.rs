@@ -4,7 +4,7 @@ use bowline_uct::{
     Iface, KeptArrivals, MemoryDomain, OneSided, OpenError, SignalSafe, TagOffload, Wakeup, forward,
 };
 
-use crate::options::{Mode, VerbsOptions};
+use crate::options::{VerbsMode, VerbsOptions};
 use crate::rc::RcIface;
 use crate::ud::UdIface;
 
@@ -25,8 +25,8 @@ impl VerbsIface {
     /// When there is no such device, or it cannot give what the options ask for.
     pub fn open(options: &VerbsOptions) -> Result<Self, OpenError> {
         Ok(match options.mode {
-            Mode::Rc => Self::Rc(Box::new(RcIface::open(options)?)),
-            Mode::Ud => Self::Ud(Box::new(UdIface::open(options)?)),
+            VerbsMode::Rc => Self::Rc(Box::new(RcIface::open(options)?)),
+            VerbsMode::Ud => Self::Ud(Box::new(UdIface::open(options)?)),
         })
     }
 
@@ -39,7 +39,7 @@ impl VerbsIface {
         }
     }
 
-    /// Ends the interface as a crash of its process would: nobody is told anything.
+    /// Ends the interface as a crash of its process would: no peer is notified.
     #[doc(hidden)]
     pub fn abandon(self) {
         match self {

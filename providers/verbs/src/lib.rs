@@ -7,7 +7,7 @@
 //! use bowline_verbs::{VerbsIface, VerbsOptions};
 //!
 //! let mut iface = VerbsIface::open(&VerbsOptions::default())?;
-//! // The address goes to the peers by whatever way the job has; theirs come back.
+//! // The address goes to the peers by any means that the job has; theirs come back.
 //! let address = iface.address();
 //! # let peers_address = address.clone();
 //! let ep = iface.connect(&peers_address)?;
@@ -44,7 +44,7 @@
 //!
 //! In `rc`, `connect` takes the interface's own address: two queue pairs of it are connected to each
 //! other (`rc::own`), so that an owner can use atomics of the device on its own memory where these
-//! are not coherent with the processor's. `reachable` still refuses it, since there are better ways
+//! are not coherent with the processor's. `reachable` still refuses it, since there are better transports
 //! for messages.
 //!
 //! # Limits that a user meets
@@ -61,23 +61,25 @@
 
 mod addr;
 mod control;
+mod device_context;
 mod domain;
 mod iface;
 mod options;
 mod pool;
-mod rails;
 mod rc;
+mod service;
 mod sys;
 mod ud;
 mod wire;
 
 pub use iface::VerbsIface;
 pub use options::{
-    CONNECT, ConnectWhen, DEVICE, INLINE, MAX_BCOPY, MODE, Mode, PEER_TIMEOUT, RECEIVE_BUFFERS,
-    SEND_BUFFERS, SEND_DEPTH, SETTINGS, SPARE_BUFFERS, UD_WINDOW, VerbsOptions,
+    CONNECT, ConnectWhen, DEVICE, INLINE, MAX_BCOPY, MODE, PEER_TIMEOUT, RECEIVE_BUFFERS,
+    SEND_BUFFERS, SEND_DEPTH, SETTINGS, SPARE_BUFFERS, UD_WINDOW, VerbsMode, VerbsOptions,
 };
-pub use rc::{RcCounters, RcIface};
-pub use ud::{UdCounters, UdIface};
+pub use rc::{RcCounters, RcIface, Reliable};
+pub use service::ServiceIface;
+pub use ud::{Datagrams, UdCounters, UdIface};
 
 /// What reads bytes of peers, and the state machine behind it: for fuzzing only.
 #[doc(hidden)]

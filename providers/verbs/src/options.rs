@@ -7,7 +7,7 @@ use bowline_uct::Secret;
 
 bowline_base::choice! {
     /// What an interface is made of.
-    pub enum Mode {
+    pub enum VerbsMode {
         /// Reliable connections: messages, one-sided operations and atomics, one queue pair for
         /// each peer that is talked to.
         Rc = "rc",
@@ -26,6 +26,9 @@ bowline_base::choice! {
     }
 }
 
+/// Most endpoints of an interface: their numbers have 16 bits in what a completion brings back.
+pub(crate) const MAX_ENDPOINTS: usize = 1 << 16;
+
 bowline_base::settings! {
     /// Settings of the verbs provider.
     pub const SETTINGS = [
@@ -34,7 +37,7 @@ bowline_base::settings! {
             .cost("none")
             .change("name one where a machine has several devices and the first is the wrong one");
         /// Reliable connections (rc) or datagrams (ud).
-        pub MODE: Mode = Setting::<Mode>::choice("BOWLINE_VERBS_MODE", "rc")
+        pub MODE: VerbsMode = Setting::<VerbsMode>::choice("BOWLINE_VERBS_MODE", "rc")
             .cost("rc: one queue pair per peer in use, some kilobytes each at the device; ud: \
                    acknowledgements by the processor, and no one-sided operations")
             .change("use ud for jobs of many thousand ranks that all talk to each other");
@@ -48,7 +51,7 @@ bowline_base::settings! {
         pub RECEIVE_BUFFERS: u32 =
             Setting::<u32>::integer("BOWLINE_VERBS_RECEIVE_BUFFERS", 1024, 32, 1 << 15)
             .cost("one longest packed message of pinned memory each")
-            .change("raise it when many ranks send to one and senders are told to pause");
+            .change("raise it when many ranks send to one and senders have to pause");
         /// Buffers that stand in for those which receivers keep.
         pub SPARE_BUFFERS: u32 =
             Setting::<u32>::integer("BOWLINE_VERBS_SPARE_BUFFERS", 256, 4, 1 << 15)
@@ -70,7 +73,7 @@ bowline_base::settings! {
             .change("raise it when rendezvous at this size costs more than the copy");
         /// Longest request, in bytes, that is copied into the device's queue.
         pub INLINE: u32 = Setting::<u32>::integer("BOWLINE_VERBS_INLINE", 192, 64, 1024)
-            .cost("room for it in every entry of every send queue")
+            .cost("space for it in every entry of every send queue")
             .change("set it to what the device does well; 32 bytes of it are the message's header");
         /// Time after which a peer that does not answer has failed.
         pub PEER_TIMEOUT: Duration = Setting::<Duration>::time(
@@ -96,7 +99,7 @@ pub struct VerbsOptions {
     /// Device, or empty for the first active one.
     pub device: String,
     /// Reliable connections or datagrams.
-    pub mode: Mode,
+    pub mode: VerbsMode,
     /// When connections are made.
     pub connect: ConnectWhen,
     /// Posted receive buffers.

@@ -18,7 +18,6 @@ pub(crate) struct SendPool {
 }
 
 impl SendPool {
-    /// `count` buffers of `bytes`.
     pub(crate) fn new(pd: &Arc<Pd>, count: u32, bytes: usize) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(64);
         let memory = Memory::new(pd, count as usize * bytes, Access::Local)?;
@@ -93,7 +92,6 @@ impl ReceivePool {
         Ok(pool)
     }
 
-    /// Bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.memory.view().len()
     }

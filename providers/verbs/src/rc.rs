@@ -12,25 +12,21 @@
 //!
 //! **The interface itself** can be a peer, too: see `loopback`.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_base::slab::Slab;
-use bowline_uct::runtime::{EventQueue, WritableList};
 use bowline_uct::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure};
-use rustix::event::epoll;
 
-use crate::addr::Address;
-use crate::control::{Command, Control, LOOKS, ReliablePairs};
+use crate::control::{Command, Control, POLLS, ReliablePairs};
+use crate::device_context::{DeviceContext, random_word};
 use crate::domain::Domain;
-use crate::options::{Mode, VerbsOptions};
+use crate::options::{MAX_ENDPOINTS, VerbsMode, VerbsOptions};
 use crate::pool::{ReceivePool, Results, SendPool};
-use crate::rails::{Rails, random_word};
-use crate::sys::{Cq, PairSizes, Qp, Srq, Wc, ffi};
+use crate::service::{BATCH, ByNumber, ServiceIface, WAITING};
+use crate::sys::{PairSizes, Srq, Wc, ffi};
 use crate::wire::HEADER_BYTES;
 
 mod atomics;
@@ -43,7 +39,7 @@ mod progress;
 mod rma;
 
 use atomics::Emulated;
-use peer::Peer;
+use peer::{pair_number, under_way};
 
 bowline_base::counters! {
     /// What a reliable interface counts.
@@ -68,7 +64,7 @@ bowline_base::counters! {
         received,
         /// Arrivals that the sink kept.
         kept,
-        /// Posts refused for want of room.
+        /// Posts refused for want of space.
         refused,
         /// Connections made.
         connections,
@@ -79,41 +75,14 @@ bowline_base::counters! {
     }
 }
 
-/// Most endpoints: their numbers have 16 bits in what a completion brings back.
-pub(crate) const MAX_ENDPOINTS: usize = 1 << 16;
-
 /// Pieces of local memory in one request.
 const PIECES: usize = 16;
-
-/// Messages that wait for a connection, to each peer.
-const WAITING: usize = 16;
 
 /// Requests beyond the configured depth: markers for flushes, probes, the last message.
 const RESERVE: usize = 8;
 
 /// Atomics with a result under way at once.
 const RESULTS: u32 = 256;
-
-/// A hash for numbers that the device or a random generator chose.
-#[derive(Debug, Default)]
-pub(crate) struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.wrapping_mul(31).wrapping_add(u64::from(*byte));
-        }
-    }
-    fn write_u32(&mut self, number: u32) {
-        // The golden ratio spreads numbers that follow each other (Knuth, volume 3, 6.4).
-        self.0 = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
-
-type ByNumber = HashMap<u32, u32, BuildHasherDefault<NumberHasher>>;
 
 /// A receive completion that waits for a spare buffer, with its sender.
 #[derive(Clone, Copy, Debug)]
@@ -126,29 +95,26 @@ struct Arrived {
 }
 
 /// An interface over reliable connections.
+pub type RcIface = ServiceIface<Reliable>;
+
+type Peer = crate::service::Peer<Reliable>;
+
+/// What reliable connections need besides.
 #[derive(Debug)]
-pub struct RcIface {
-    attr: IfaceAttr,
-    own: Address,
+pub struct Reliable {
     depth: usize,
     /// Requests after which a completion is asked for.
     signal_every: u32,
-    peers: Vec<Peer>,
-    by_uid: HashMap<u64, u32>,
     /// Peers by the number of our queue pair to them.
     by_pair: ByNumber,
     /// What was found there last.
     last_pair: Option<(u32, u32)>,
     /// Where completions are polled to.
     completions: Box<[Wc]>,
-    waiters: WritableList,
-    events: EventQueue,
-    /// Peers whose failure is to be told, each with the pair of the connection that failed.
-    failed: VecDeque<(u32, Option<u32>)>,
     /// Arrivals in order; all of them stand here while no spare is left.
     arrived: VecDeque<Arrived>,
     /// Arrivals on pairs of which it is not known yet whose they are, in order.
-    strangers: Vec<Arrived>,
+    unclaimed: Vec<Arrived>,
     emulated: Slab<Emulated>,
     /// Requests under way on all connections, and the most that the completion queue holds.
     under_way: usize,
@@ -157,22 +123,12 @@ pub struct RcIface {
     broken: Vec<(u32, PeerFailure)>,
     idle_rounds: u32,
     /// When silent peers are to be looked for.
-    next_look: Instant,
-    timeout: Duration,
-    at_once: bool,
-    poller: Option<OwnedFd>,
-    /// Closed without a word, as by a crash.
-    quiet: bool,
-    send: SendPool,
-    receive: ReceivePool,
+    next_check: Instant,
     results: Results,
     domain: Domain,
-    cq: Arc<Cq>,
     srq: Arc<Srq>,
-    control: Control<Qp>,
     /// Makes the pairs of the connection to this interface itself.
     own_pairs: ReliablePairs,
-    counters: RcCounters,
 }
 
 impl RcIface {
@@ -181,8 +137,8 @@ impl RcIface {
     /// # Errors
     /// When there is no such device, or it cannot give what the options ask for.
     pub fn open(options: &VerbsOptions) -> Result<Self, OpenError> {
-        let mut rails = Rails::open(options)?;
-        let device = rails.attributes;
+        let mut context = DeviceContext::open(options)?;
+        let device = context.attributes;
         let at_most = |wanted: u32, limit: i32| wanted.min(u32::try_from(limit).unwrap_or(1));
         let receives = at_most(options.receive_buffers, device.max_srq_wr);
         let reserve = RESERVE as u32;
@@ -198,81 +154,47 @@ impl RcIface {
             send_pieces: at_most(PIECES as u32, device.max_sge),
             inline_bytes: options.inline,
         };
-        let (cq, srq) = rails.share(completions, receives, sizes)?;
+        let (cq, srq) = context.share(completions, receives, sizes)?;
         let fail = |act| move |source| OpenError::System { act, source };
-        let trial = rails.make_pair().map_err(fail("make a queue pair"))?;
+        let trial = context.make_pair().map_err(fail("make a queue pair"))?;
         let inline = (trial.inline_bytes() as usize).min(options.inline as usize);
         drop(trial);
         let longest = HEADER_BYTES + options.max_bcopy;
-        let send = SendPool::new(&rails.pd, options.send_buffers, longest)
+        let send = SendPool::new(&context.pd, options.send_buffers, longest)
             .map_err(fail("reserve send buffers"))?;
-        let receive = ReceivePool::new(&rails.pd, receives, options.spare_buffers, longest)
+        let receive = ReceivePool::new(&context.pd, receives, options.spare_buffers, longest)
             .map_err(fail("reserve receive buffers"))?;
         let results =
-            Results::new(&rails.pd, RESULTS).map_err(fail("reserve words for atomics"))?;
+            Results::new(&context.pd, RESULTS).map_err(fail("reserve words for atomics"))?;
         let uid = random_word();
-        let domain = Domain::new(&rails.pd, uid);
-        let attr = attributes(&rails, options, inline, sizes.send_pieces as usize, &receive);
-        let rails = Arc::new(rails);
-        let own = |pair| Address {
-            mode: Mode::Rc,
-            uid,
-            gid: rails.gid,
-            lid: rails.lid,
-            ethernet: rails.ethernet,
-            mtu: rails.mtu,
-            pair,
-            data: 0,
-            qkey: rails.qkey,
-            longest: longest as u32,
-        };
-        let pairs = ReliablePairs(Arc::clone(&rails));
-        let own_pairs = ReliablePairs(Arc::clone(&rails));
-        let (control, own) = Control::start(
-            &rails,
-            own,
-            options.secret.clone(),
-            options.peer_timeout,
-            MAX_ENDPOINTS,
-            pairs,
-            false,
-        )
-        .map_err(fail("start the thread that makes connections"))?;
-        let mut iface = Self {
-            attr,
-            own,
+        let domain = Domain::new(&context.pd, uid);
+        let attr = attributes(&context, options, inline, sizes.send_pieces as usize, &receive);
+        let context = Arc::new(context);
+        let pairs = ReliablePairs(Arc::clone(&context));
+        let own_pairs = ReliablePairs(Arc::clone(&context));
+        let own = (VerbsMode::Rc, uid, 0);
+        let control = Control::start(&context, options, own, longest, pairs)
+            .map_err(fail("start the thread that makes connections"))?;
+        let state = Reliable {
             depth: depth as usize,
             signal_every: (depth / 4).clamp(1, 32),
-            peers: Vec::new(),
-            by_uid: HashMap::new(),
             by_pair: ByNumber::default(),
             last_pair: None,
-            completions: progress::no_completions(),
-            waiters: WritableList::default(),
-            events: EventQueue::with_capacity(64),
-            failed: VecDeque::new(),
+            completions: vec![Wc::default(); BATCH].into_boxed_slice(),
             arrived: VecDeque::with_capacity(receives as usize),
-            strangers: Vec::new(),
+            unclaimed: Vec::new(),
             emulated: Slab::default(),
             under_way: 0,
             most_under_way: sends as usize,
             broken: Vec::new(),
             idle_rounds: 0,
-            next_look: Instant::now() + options.peer_timeout / LOOKS,
-            timeout: options.peer_timeout,
-            at_once: options.connect == crate::options::ConnectWhen::AtOnce,
-            poller: None,
-            quiet: false,
-            send,
-            receive,
+            next_check: Instant::now() + options.peer_timeout / POLLS,
             results,
             domain,
-            cq,
             srq,
-            control,
             own_pairs,
-            counters: RcCounters::default(),
         };
+        let mut iface = Self::assemble(options, attr, control, (send, receive), cq, state);
         iface.post_receives(true).map_err(fail("post receive buffers"))?;
         tracing::debug!(device = iface.attr.device, uid, inline, depth, "opened");
         Ok(iface)
@@ -283,57 +205,31 @@ impl RcIface {
         &self.counters
     }
 
-    /// Whether every endpoint has its connection, or the news that there is none.
-    pub fn is_settled(&self) -> bool {
-        let settled = |peer: &Peer| !peer.open || peer.link.is_some() || !peer.asked;
-        self.peers.iter().all(settled)
-    }
-
     /// Registrations made for operations that are still under way.
     pub fn transient_registrations(&self) -> usize {
-        self.domain.transient()
-    }
-
-    /// Ends the interface as a crash of its process would: nobody is told anything.
-    #[doc(hidden)]
-    pub fn abandon(mut self) {
-        self.quiet = true;
+        self.state.domain.transient()
     }
 
     /// Posts receive buffers: full batches, or all that are due.
     #[inline]
     fn post_receives(&mut self, all: bool) -> io::Result<()> {
-        let calls = self.receive.post_due(all, |batch| self.srq.post(batch))?;
+        let calls = self.receive.post_due(all, |batch| self.state.srq.post(batch))?;
         self.counters.receive_posts += u64::from(calls);
         Ok(())
-    }
-
-    /// The descriptor that becomes readable when there is something to do: completions, or an
-    /// event of the thread that makes connections.
-    fn make_poller(&self) -> io::Result<OwnedFd> {
-        let poller = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let flags = epoll::EventFlags::IN;
-        epoll::add(&poller, self.cq.fd(), epoll::EventData::new_u64(0), flags)?;
-        epoll::add(&poller, self.control.bell(), epoll::EventData::new_u64(1), flags)?;
-        Ok(poller)
     }
 }
 
 fn attributes(
-    rails: &Rails,
+    context: &DeviceContext,
     options: &VerbsOptions,
     inline: usize,
     pieces: usize,
     receive: &ReceivePool,
 ) -> IfaceAttr {
-    let mut caps = Caps::AM_SHORT
-        | Caps::AM_BCOPY
+    let mut caps = Caps::MESSAGES
+        | Caps::PUTS
         | Caps::AM_ZCOPY
-        | Caps::PUT_SHORT
-        | Caps::PUT_BCOPY
-        | Caps::PUT_ZCOPY
         | Caps::GET_ZCOPY
-        | Caps::AM_ORDERED
         | Caps::PUT_NOTIFY
         | Caps::PEER_FAILURE
         | Caps::EP_CHECK
@@ -342,17 +238,17 @@ fn attributes(
         | Caps::RMA_REGISTERED
         | Caps::LEND;
     let mut atomics = AtomicOps::empty();
-    if rails.attributes.atomic_cap != ffi::ATOMIC_NONE && rails.reads > 0 {
+    if context.attributes.atomic_cap != ffi::ATOMIC_NONE && context.reads > 0 {
         atomics = AtomicOps::all();
         caps |= Caps::PUT_BEFORE_ATOMIC;
-        caps |= if rails.attributes.atomic_cap == ffi::ATOMIC_GLOB {
+        caps |= if context.attributes.atomic_cap == ffi::ATOMIC_GLOB {
             Caps::ATOMIC_CPU
         } else {
             Caps::ATOMIC_DEVICE
         };
     }
     // A request names its length with 32 bits, and a device carries less.
-    let largest = rails.max_message.min(1 << 30);
+    let largest = context.max_message.min(1 << 30);
     let rma = OpLimits {
         max_short: inline,
         max_bcopy: options.max_bcopy,
@@ -363,7 +259,7 @@ fn attributes(
     };
     IfaceAttr {
         provider: "verbs",
-        device: format!("{}:{}", rails.device, rails.port),
+        device: format!("{}:{}", context.device, context.port),
         caps,
         limits: Limits {
             am: OpLimits {
@@ -385,35 +281,24 @@ fn attributes(
     }
 }
 
-impl Drop for RcIface {
-    fn drop(&mut self) {
-        if !self.quiet {
-            self.close_connections();
-        }
-        // Pairs go before the memory that requests name; with them everything under way.
-        self.peers.clear();
-        self.control.stop(self.quiet);
-    }
-}
-
 impl RcIface {
     /// Says goodbye on every connection, after all that was posted before.
-    fn close_connections(&mut self) {
+    pub(crate) fn close_connections(&mut self) {
         /// Longest that a goodbye is waited for.
         const GOODBYE: Duration = Duration::from_secs(2);
-        // Messages that wait for a connection may still find it: whoever they are for may wait for
+        // Messages that wait for a connection may still find it: their receivers may wait for
         // nothing else.
         let patience = self.timeout;
         self.drain_while(patience, |peers| peers.iter().filter(|peer| peer.has_waiting()).count());
         self.mark_all();
-        self.drain_while(patience, |peers| peers.iter().map(Peer::under_way).sum());
+        self.drain_while(patience, |peers| peers.iter().map(under_way).sum());
         for peer in 0..self.peers.len() as u32 {
             self.post_close(peer);
         }
         // Who closes at the same time may be gone before the goodbye, which nobody needs then.
-        self.drain_while(GOODBYE.min(patience), |peers| peers.iter().map(Peer::under_way).sum());
+        self.drain_while(GOODBYE.min(patience), |peers| peers.iter().map(under_way).sum());
         for peer in &self.peers {
-            if let Some(number) = peer.pair_number()
+            if let Some(number) = pair_number(peer)
                 && !self.is_own(peer)
             {
                 let uid = peer.uid();
@@ -422,7 +307,7 @@ impl RcIface {
         }
     }
 
-    /// Asks for the completion of all that is under way: without one nothing tells that the last
+    /// Asks for the completion of all that is under way: without one nothing says that the last
     /// requests are complete.
     fn mark_all(&mut self) {
         for peer in 0..self.peers.len() {
@@ -435,13 +320,13 @@ impl RcIface {
     }
 
     /// Whether nothing waits for a connection and nothing is under way.
-    fn is_idle(&mut self) -> bool {
+    fn all_sent(&mut self) -> bool {
         self.mark_all();
-        self.peers.iter().all(|peer| !peer.has_waiting() && peer.under_way() == 0)
+        self.peers.iter().all(|peer| !peer.has_waiting() && under_way(peer) == 0)
     }
 
     /// Makes progress until `left` is 0, or has not become less for `patience`: a peer that has no
-    /// room for so long is as if it were gone.
+    /// space for so long is as if it were gone.
     fn drain_while(&mut self, patience: Duration, left: impl Fn(&[Peer]) -> usize) {
         let mut before = usize::MAX;
         let mut end = Instant::now() + patience;

@@ -8,6 +8,7 @@
 mod device;
 pub(crate) mod ffi;
 mod load;
+mod object;
 mod pair;
 mod queue;
 

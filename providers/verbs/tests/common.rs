@@ -40,7 +40,7 @@ pub(crate) fn options(device: usize) -> VerbsOptions {
     options
 }
 
-/// Writes down what it is told.
+/// Writes down what is reported to it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) messages: Vec<(AmId, AmHeader, Vec<u8>)>,

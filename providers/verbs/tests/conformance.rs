@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bowline_uct::conformance::{Exclusion, Provider};
-use bowline_verbs::{ConnectWhen, Mode, VerbsIface, VerbsOptions};
+use bowline_verbs::{ConnectWhen, VerbsIface, VerbsMode, VerbsOptions};
 
 /// Set in the guest, where a device must be there.
 const GUEST: &str = "BOWLINE_TEST_GUEST";
@@ -120,7 +120,7 @@ form!(
     datagrams,
     "verbs ud",
     |options| {
-        options.mode = Mode::Ud;
+        options.mode = VerbsMode::Ud;
         options.connect = ConnectWhen::AtOnce;
     },
     []
@@ -130,7 +130,7 @@ form!(
     narrow_datagrams,
     "verbs ud, narrow",
     |options| {
-        options.mode = Mode::Ud;
+        options.mode = VerbsMode::Ud;
         options.receive_buffers = 32;
         options.spare_buffers = 4;
         options.send_buffers = 32;

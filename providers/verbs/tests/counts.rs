@@ -13,7 +13,7 @@ use crate::common::{Pair, has_device};
 use bowline_base::counters::CounterGroup;
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{AmId, Iface, MemoryDomain, OneSided, PostError, Posted, RemoteSlice, Token};
-use bowline_verbs::{ConnectWhen, Mode, VerbsIface};
+use bowline_verbs::{ConnectWhen, VerbsIface, VerbsMode};
 
 /// Operations that are counted.
 const COUNT: u64 = 2000;
@@ -83,9 +83,9 @@ fn counted(pair: &mut Pair, what: &str, mut operation: impl FnMut(&mut Pair, u64
 fn ping_pong(pair: &mut Pair, number: u64) {
     let id = AmId::new(1);
     let header = [number, 0, 0];
-    pair.a.am_short(pair.to_b, id, &header, &[1; 8]).expect("there is room");
+    pair.a.am_short(pair.to_b, id, &header, &[1; 8]).expect("there is space");
     pair.until(|pair| pair.seen_b.messages.pop().is_some());
-    pair.b.am_short(pair.to_a, id, &header, &[1; 8]).expect("there is room");
+    pair.b.am_short(pair.to_a, id, &header, &[1; 8]).expect("there is space");
     pair.until(|pair| pair.seen_a.messages.pop().is_some());
 }
 
@@ -121,7 +121,7 @@ fn only_silent_connections_are_probed() {
     let (begin, mut answered, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
     for number in 0.. {
         let token = Token(number + 1);
-        pair.a.am_short(ep, AmId::new(1), &[number, 0, 0], &[1; 8]).expect("there is room");
+        pair.a.am_short(ep, AmId::new(1), &[number, 0, 0], &[1; 8]).expect("there is space");
         if pair.a.flush(ep, token) == Ok(Posted::InFlight) {
             pair.until(|pair| pair.seen_a.completed.pop().is_some_and(|(done, _)| done == token));
         }
@@ -148,7 +148,7 @@ fn a_datagram_costs_no_more_than_that_of_ib_send_lat() {
     }
     let _watchdog = Watchdog::start("verbs", "a_datagram_costs_no_more_than_that_of_ib_send_lat");
     let mut pair = Pair::open(|options| {
-        options.mode = Mode::Ud;
+        options.mode = VerbsMode::Ud;
         options.connect = ConnectWhen::AtOnce;
     });
     let cost = counted(&mut pair, "ud ping-pong of 8 bytes", ping_pong);
@@ -194,7 +194,7 @@ fn a_write_costs_no_more_than_that_of_ib_write_lat() {
     }
     // A put with notification is two requests and one ringing.
     let notify = |pair: &mut Pair, _: u64| {
-        pair.a.put_notify(pair.to_b, &[1; 8], to, AmId::new(2), &[0; 3]).expect("there is room");
+        pair.a.put_notify(pair.to_b, &[1; 8], to, AmId::new(2), &[0; 3]).expect("there is space");
         pair.until(|pair| pair.seen_b.messages.pop().is_some());
     };
     let cost = counted(&mut pair, "rc put with notification", notify);

@@ -7,13 +7,13 @@ use bowline_uct::{
     AmId, Arrival, Desc, EpId, Iface, PeerFailure, PostError, Posted, Sink, Source, Token, Verdict,
 };
 use bowline_uct::{KeptArrivals, conformance::Watchdog};
-use bowline_verbs::{ConnectWhen, Mode, VerbsIface};
+use bowline_verbs::{ConnectWhen, VerbsIface, VerbsMode};
 
 const ID: AmId = AmId::new(3);
 
-/// Writes down what it is told, in order.
+/// Writes down what is reported to it, in order.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     /// A message's first header word, or the failure.
     events: Vec<Result<u64, PeerFailure>>,
     /// Whether messages are kept.
@@ -22,7 +22,7 @@ struct Told {
     done: Vec<Token>,
 }
 
-impl Sink for Told {
+impl Sink for Reported {
     fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
         self.events.push(Ok(arrival.header[0]));
         match arrival.desc {
@@ -46,12 +46,12 @@ struct Sides {
     sender: VerbsIface,
     receiver: VerbsIface,
     to_receiver: EpId,
-    said: Told,
-    told: Told,
+    said: Reported,
+    reported: Reported,
 }
 
 impl Sides {
-    fn open(mode: Mode) -> Self {
+    fn open(mode: VerbsMode) -> Self {
         let open = |device| {
             let mut options = options(device);
             options.mode = mode;
@@ -61,13 +61,19 @@ impl Sides {
         let (mut sender, mut receiver) = (open(0), open(1));
         let to_receiver = sender.connect(&receiver.address()).expect("they reach each other");
         receiver.connect(&sender.address()).expect("they reach each other");
-        Self { sender, receiver, to_receiver, said: Told::default(), told: Told::default() }
+        Self {
+            sender,
+            receiver,
+            to_receiver,
+            said: Reported::default(),
+            reported: Reported::default(),
+        }
     }
 
     fn until(&mut self, mut done: impl FnMut(&Self) -> bool) {
         while !done(self) {
             self.sender.progress(&mut self.said, 16);
-            self.receiver.progress(&mut self.told, 16);
+            self.receiver.progress(&mut self.reported, 16);
             std::thread::yield_now();
         }
     }
@@ -85,7 +91,7 @@ impl Sides {
     }
 }
 
-const MODES: [Mode; 2] = [Mode::Rc, Mode::Ud];
+const MODES: [VerbsMode; 2] = [VerbsMode::Rc, VerbsMode::Ud];
 
 #[test]
 fn what_a_peer_sent_comes_before_its_end_when_all_buffers_are_kept() {
@@ -97,36 +103,39 @@ fn what_a_peer_sent_comes_before_its_end_when_all_buffers_are_kept() {
     for mode in MODES {
         let mut sides = Sides::open(mode);
         // 16 spares are kept, more than those are sent, and the sender goes.
-        sides.told.keep = true;
+        sides.reported.keep = true;
         sides.send(0..24);
-        sides.until(|sides| sides.told.kept.len() == 16);
-        let Sides { sender, mut receiver, mut told, .. } = sides;
+        sides.until(|sides| sides.reported.kept.len() == 16);
+        let Sides { sender, mut receiver, mut reported, .. } = sides;
         drop(sender);
         // Long enough for the news of the end to come, which there is no way to see.
         let begin = std::time::Instant::now();
         while begin.elapsed() < std::time::Duration::from_millis(500) {
-            receiver.progress(&mut told, 16);
+            receiver.progress(&mut reported, 16);
             std::thread::yield_now();
         }
         let first: Vec<_> = (0..16).map(Ok).collect();
-        assert_eq!(told.events, first, "{mode:?}: nothing is told while nothing can be shown");
-        told.keep = false;
-        for desc in std::mem::take(&mut told.kept) {
+        assert_eq!(
+            reported.events, first,
+            "{mode:?}: nothing is reported while nothing can be shown"
+        );
+        reported.keep = false;
+        for desc in std::mem::take(&mut reported.kept) {
             receiver.release(desc);
         }
-        while !told.events.iter().any(Result::is_err) {
-            receiver.progress(&mut told, 16);
+        while !reported.events.iter().any(Result::is_err) {
+            receiver.progress(&mut reported, 16);
             std::thread::yield_now();
         }
         let mut all: Vec<_> = (0..24).map(Ok).collect();
         all.push(Err(PeerFailure::Closed));
-        assert_eq!(told.events, all, "{mode:?}");
+        assert_eq!(reported.events, all, "{mode:?}");
     }
 }
 
 #[test]
-fn a_peer_that_comes_anew_is_told_in_order() {
-    const NAME: &str = "a_peer_that_comes_anew_is_told_in_order";
+fn a_peer_that_comes_anew_is_reported_in_order() {
+    const NAME: &str = "a_peer_that_comes_anew_is_reported_in_order";
     if !has_device(NAME) {
         return;
     }
@@ -135,16 +144,16 @@ fn a_peer_that_comes_anew_is_told_in_order() {
         for kept in [false, true] {
             let mut sides = Sides::open(mode);
             sides.send(0..1);
-            sides.until(|sides| sides.told.events.len() == 1);
+            sides.until(|sides| sides.reported.events.len() == 1);
             if kept {
                 // Nothing more can be shown, so that everything below comes together.
-                sides.told.keep = true;
+                sides.reported.keep = true;
                 sides.send(1..17);
-                sides.until(|sides| sides.told.kept.len() == 16);
+                sides.until(|sides| sides.reported.kept.len() == 16);
             }
             let old = if kept { 17 } else { 1 };
             sides.send(old..old + 8);
-            if mode == Mode::Rc {
+            if mode == VerbsMode::Rc {
                 // The device's acknowledgement says that they have arrived.
                 let token = Token(1);
                 if sides.sender.flush(sides.to_receiver, token) == Ok(Posted::InFlight) {
@@ -165,20 +174,20 @@ fn a_peer_that_comes_anew_is_told_in_order() {
             if kept {
                 for _ in 0..200 {
                     sides.sender.progress(&mut sides.said, 16);
-                    sides.receiver.progress(&mut sides.told, 16);
+                    sides.receiver.progress(&mut sides.reported, 16);
                     std::thread::yield_now();
                 }
-                sides.told.keep = false;
-                for desc in std::mem::take(&mut sides.told.kept) {
+                sides.reported.keep = false;
+                for desc in std::mem::take(&mut sides.reported.kept) {
                     sides.receiver.release(desc);
                 }
             }
-            sides.until(|sides| sides.told.events.last() == Some(&Ok(103)));
+            sides.until(|sides| sides.reported.events.last() == Some(&Ok(103)));
             let before = (0..old + 8).map(Ok);
             let after = (100..104).map(Ok);
             let failure = [Err(PeerFailure::Unreachable)];
             let all: Vec<_> = before.chain(failure).chain(after).collect();
-            assert_eq!(sides.told.events, all, "{mode:?}, kept: {kept}");
+            assert_eq!(sides.reported.events, all, "{mode:?}, kept: {kept}");
         }
     }
 }

@@ -10,7 +10,7 @@ use bowline_uct::{
     AmId, AtomicOp, AtomicWidth, EpId, Iface, LocalSlice, MemHandle, MemoryDomain, OneSided,
     OpenError, PeerFailure, PostError, Posted, RemoteSlice, Token,
 };
-use bowline_verbs::{ConnectWhen, Mode, VerbsIface, VerbsOptions};
+use bowline_verbs::{ConnectWhen, VerbsIface, VerbsMode, VerbsOptions};
 
 const ID: AmId = AmId::new(3);
 
@@ -93,10 +93,10 @@ fn operations_reach_the_own_memory() {
         assert_eq!(own.fetch(AtomicOp::Swap(9), 2), Ok(5));
         assert_eq!(own.fetch(AtomicOp::Cswap { compare: 9, new: 11 }, 3), Ok(9));
         assert_eq!(own.bytes(8), 11_u64.to_ne_bytes());
-        own.iface.put_short(own.ep, &[7; 16], own.at).expect("there is room");
+        own.iface.put_short(own.ep, &[7; 16], own.at).expect("there is space");
         own.flush(4);
         assert_eq!(own.bytes(17), [&[7; 16][..], &[0]].concat());
-        let fill = &mut |room: bowline_base::view::View<'_>| room.copy_in(&[8; 3000]);
+        let fill = &mut |space: bowline_base::view::View<'_>| space.copy_in(&[8; 3000]);
         assert_eq!(own.iface.put_bcopy(own.ep, 3000, fill, own.at), Ok(3000));
         own.flush(5);
         assert_eq!(own.bytes(3001), [&[8; 3000][..], &[0]].concat());
@@ -127,7 +127,7 @@ fn messages_come_back() {
         let mut own = Own::open(|options| options.connect = when);
         assert!(own.iface.source_of(&own.iface.address()).is_some());
         for number in 0..MESSAGES {
-            // Far more than there are buffers: who refuses makes room by progress.
+            // Far more than there are buffers: who refuses makes space by progress.
             let mut seen = std::mem::take(&mut own.seen);
             while let Err(error) = own.iface.am_short(own.ep, ID, &[number, 0, 0], b"to myself") {
                 assert_eq!(error, PostError::NoResource);
@@ -181,8 +181,8 @@ fn a_broken_one_is_made_anew() {
         let rkey = own.iface.rkey_unpack(own.ep, &packed).expect("a whole key opens");
         let back = own.iface.mem_release(other).expect("it was held").expect("it was registered");
         let to = RemoteSlice { address, rkey };
-        // A message before it arrives, and is handed out before the failure is told.
-        own.iface.am_short(own.ep, ID, &[1, 2, 3], b"before").expect("there is room");
+        // A message before it arrives, and is handed out before the failure is reported.
+        own.iface.am_short(own.ep, ID, &[1, 2, 3], b"before").expect("there is space");
         while own.iface.put_short(own.ep, &[7; 8], to) == Err(PostError::NoResource) {
             own.iface.progress(&mut own.seen, 16);
         }
@@ -191,12 +191,12 @@ fn a_broken_one_is_made_anew() {
         own.until(|own| !own.seen.failed.is_empty());
         assert_eq!(own.seen.failed, [PeerFailure::Refused]);
         assert_eq!(own.seen.messages, [(ID, [1, 2, 3], b"before".to_vec())]);
-        assert_eq!(back.into_owned(), Some(vec![0; 4096]), "written all the same");
+        assert_eq!(back.into_owned(), Some(vec![0; 4096]), "written nevertheless");
         assert_eq!(own.iface.put_short(own.ep, &[7; 8], own.at), Err(PostError::PeerFailed));
         own.iface.disconnect(own.ep);
         own.ep = own.iface.connect(&own.iface.address()).expect("it reaches itself");
         assert_eq!(own.fetch(AtomicOp::Add(3), 2), Ok(0));
-        // Ended from here, and closed before that was told: the new endpoint does not hear of it.
+        // Ended from here, and closed before that was reported: it is not reported to the new endpoint.
         own.iface.invalidate(own.ep);
         own.iface.disconnect(own.ep);
         own.ep = own.iface.connect(&own.iface.address()).expect("it reaches itself");
@@ -212,11 +212,11 @@ fn it_closes_at_once() {
         let mut own = Own::open(|options| {
             options.connect = when;
             options.receive_buffers = 16;
-            // Longer than the watchdog waits: whoever waits for it hangs.
+            // Longer than the watchdog waits: a wait for it is a hang.
             options.peer_timeout = Duration::from_secs(600);
         });
         let mut sent = 0;
-        // More than there are receive buffers, as long as requests have room.
+        // More than there are receive buffers, as long as requests have space.
         while sent < 500 && own.iface.am_short(own.ep, ID, &[sent, 0, 0], b"unread").is_ok() {
             sent += 1;
         }
@@ -226,14 +226,14 @@ fn it_closes_at_once() {
     });
 }
 
-/// For messages to oneself there are better ways, so the interface does not offer itself; over
+/// For messages to oneself there are better transports, so the interface does not offer itself; over
 /// datagrams there is nothing to connect for.
 #[test]
 fn it_is_not_offered() {
     if !has_device("it_is_not_offered") {
         return;
     }
-    for mode in [Mode::Rc, Mode::Ud] {
+    for mode in [VerbsMode::Rc, VerbsMode::Ud] {
         let mut options = options(0);
         options.mode = mode;
         let mut iface = VerbsIface::open(&options).expect("there is a device");
@@ -241,8 +241,8 @@ fn it_is_not_offered() {
         let reason = iface.reachable(&address).expect_err("it is the own address").reason;
         assert!(reason.contains("own"), "{reason}");
         match (mode, iface.connect(&address)) {
-            (Mode::Rc, Ok(_)) => {}
-            (Mode::Ud, Err(OpenError::Unreachable(_))) => {}
+            (VerbsMode::Rc, Ok(_)) => {}
+            (VerbsMode::Ud, Err(OpenError::Unreachable(_))) => {}
             (_, answer) => panic!("{mode:?}: {answer:?}"),
         }
     }

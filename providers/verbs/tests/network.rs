@@ -15,11 +15,11 @@ use bowline_uct::{
     AmId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure, PostError, Posted, RemoteSlice,
     Token,
 };
-use bowline_verbs::{ConnectWhen, Mode, VerbsIface, VerbsOptions};
+use bowline_verbs::{ConnectWhen, VerbsIface, VerbsMode, VerbsOptions};
 use common::{GUEST, Pair, has_device, options};
 
 const ID: AmId = AmId::new(4);
-const MODES: [Mode; 2] = [Mode::Rc, Mode::Ud];
+const MODES: [VerbsMode; 2] = [VerbsMode::Rc, VerbsMode::Ud];
 
 /// The two ends of the guest's cable.
 const ENDS: [&str; 2] = ["left", "right"];
@@ -73,7 +73,7 @@ fn tc(arguments: &[&str], rest: &str) {
     assert!(output.status.success(), "tc: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn pair(mode: Mode) -> Pair {
+fn pair(mode: VerbsMode) -> Pair {
     Pair::open(|options| {
         options.mode = mode;
         options.connect = ConnectWhen::AtOnce;
@@ -110,7 +110,8 @@ fn what_a_cable_loses_and_delays_is_invisible() {
             let len = len.min(pair.a.attr().limits.am.max_bcopy);
             let byte = number as u8;
             post(&mut pair, |a| {
-                let pack = &mut |room: bowline_base::view::View<'_>| room.copy_in(&vec![byte; len]);
+                let pack =
+                    &mut |space: bowline_base::view::View<'_>| space.copy_in(&vec![byte; len]);
                 a.am_bcopy(ep, ID, &[number, 0, 0], len, pack).map(drop)
             });
         }
@@ -131,7 +132,7 @@ fn transfers_over_a_lossy_cable_are_whole() {
     const LEN: usize = 200_000;
     let Some(cable) = Cable::of_guest(NAME) else { return };
     let _watchdog = Watchdog::start("verbs", NAME);
-    let mut pair = pair(Mode::Rc);
+    let mut pair = pair(VerbsMode::Rc);
     let window = pair.b.mem_alloc(LEN).expect("there is memory");
     let address = pair.b.mem_view(window).expect("it is held").as_ptr() as u64;
     let packed = pair.b.rkey_pack(window).expect("it has a key");
@@ -168,7 +169,7 @@ fn a_cut_cable_answers_everything_and_a_mended_one_connects_anew() {
         pair.until(|pair| !pair.seen_b.messages.is_empty());
         cable.fault("loss 100%");
         for number in 0..4 {
-            pair.a.am_short(ep, ID, &[number, 0, 0], b"lost").expect("there is room");
+            pair.a.am_short(ep, ID, &[number, 0, 0], b"lost").expect("there is space");
             assert_eq!(pair.a.flush(ep, Token(number + 1)), Ok(Posted::InFlight));
         }
         pair.until(|pair| !pair.seen_a.failed.is_empty() && !pair.seen_b.failed.is_empty());

@@ -44,7 +44,7 @@ fn a_withdrawn_key_is_refused() {
     pair.until(|pair| !pair.seen_a.failed.is_empty());
     assert_eq!(pair.seen_a.failed, [PeerFailure::Refused]);
     assert_eq!(pair.seen_a.completed, [(Token(5), Err(PeerFailure::Refused))]);
-    assert_eq!(back.into_owned(), Some(vec![0; 4096]), "written all the same");
+    assert_eq!(back.into_owned(), Some(vec![0; 4096]), "written nevertheless");
     assert_eq!(pair.a.put_short(pair.to_b, &[7; 8], to), Err(PostError::PeerFailed));
     // Anew, after the other side has heard of it.
     pair.until(|pair| !pair.seen_b.failed.is_empty());

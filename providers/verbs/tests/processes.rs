@@ -1,5 +1,5 @@
 //! Peers that are processes of their own, killed in every state of a connection: each operation
-//! gets its answer and the failure is told.
+//! gets its answer and the failure is reported.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -11,9 +11,9 @@ use bowline_uct::{
     AmId, Iface, LocalSlice, MemoryDomain, OneSided, PeerFailure, PostError, Posted, RemoteSlice,
     Token,
 };
-use bowline_verbs::{Mode, VerbsIface, VerbsOptions};
+use bowline_verbs::{VerbsIface, VerbsMode, VerbsOptions};
 
-/// Tells the test program that it is the peer, and of which mode.
+/// Makes the test program the peer, in a mode.
 const ROLE: &str = "BOWLINE_TEST_VERBS_PEER";
 
 fn hex(bytes: &[u8]) -> String {
@@ -29,14 +29,14 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// The peer: says where it is and makes progress, unless it is told to compute.
+/// The peer: says where it is and makes progress, unless it is asked to compute.
 #[test]
 fn peer() {
     let Ok(mode) = std::env::var(ROLE) else {
         return;
     };
     let mut options = options(1);
-    options.mode = if mode == "ud" { Mode::Ud } else { Mode::Rc };
+    options.mode = if mode == "ud" { VerbsMode::Ud } else { VerbsMode::Rc };
     let mut iface = VerbsIface::open(&options).expect("there is a device");
     let window = iface.mem_alloc(1 << 16).ok();
     let key = window.map(|window| iface.rkey_pack(window).expect("it has a key"));
@@ -66,7 +66,7 @@ fn peer() {
                 answered = Some(ep);
             }
             if let Some(ep) = answered {
-                iface.am_short(ep, AmId::new(1), &header, &[]).expect("there is room");
+                iface.am_short(ep, AmId::new(1), &header, &[]).expect("there is space");
             }
         }
     }
@@ -116,7 +116,7 @@ impl Drop for Peer {
 
 fn open(mode: &str) -> (VerbsIface, VerbsOptions) {
     let mut options = options(0);
-    options.mode = if mode == "ud" { Mode::Ud } else { Mode::Rc };
+    options.mode = if mode == "ud" { VerbsMode::Ud } else { VerbsMode::Rc };
     (VerbsIface::open(&options).expect("there is a device"), options)
 }
 
@@ -173,7 +173,7 @@ fn killed_while_idle_and_while_computing() {
             let address = iface.address();
             iface.am_short(ep, ID, &[0; 3], &address).expect("it waits");
             until(&mut iface, &mut seen, |seen| !seen.messages.is_empty());
-            iface.am_short(ep, ID, &[computing, 0, 0], &[]).expect("there is room");
+            iface.am_short(ep, ID, &[computing, 0, 0], &[]).expect("there is space");
             if computing == 1 {
                 // A peer that computes is slow and not dead: longer than the time-out.
                 let begin = std::time::Instant::now();
@@ -233,7 +233,7 @@ fn killed_in_the_midst_of_messages_and_transfers() {
             let mut done: Vec<Token> = seen.completed.iter().map(|(token, _)| *token).collect();
             done.sort_by_key(|token| token.0);
             assert_eq!(done, expected, "{mode}: each transfer is answered once");
-            assert_eq!(seen.failed.len(), 1, "{mode}: told once");
+            assert_eq!(seen.failed.len(), 1, "{mode}: reported once");
         }
     }
 }

@@ -3,13 +3,13 @@
 
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{AmId, Iface, PeerFailure, Secret};
-use bowline_verbs::{Mode, VerbsIface};
+use bowline_verbs::{VerbsIface, VerbsMode};
 
 use crate::common::{Seen, has_device, options};
 
 const ID: AmId = AmId::new(2);
 
-fn open(device: usize, mode: Mode, secret: u8) -> VerbsIface {
+fn open(device: usize, mode: VerbsMode, secret: u8) -> VerbsIface {
     let mut options = options(device);
     options.mode = mode;
     options.secret = Secret::new([secret; 32]);
@@ -22,7 +22,7 @@ fn who_does_not_know_the_secret_is_not_heard() {
         return;
     }
     let _watchdog = Watchdog::start("verbs", "who_does_not_know_the_secret_is_not_heard");
-    for mode in [Mode::Rc, Mode::Ud] {
+    for mode in [VerbsMode::Rc, VerbsMode::Ud] {
         let mut server = open(0, mode, 1);
         let mut outsider = open(1, mode, 2);
         let mut friend = open(1, mode, 1);

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{AmId, EpId, Iface, MemoryDomain, OpenError, PostError};
-use bowline_verbs::{Mode, VerbsIface};
+use bowline_verbs::{VerbsIface, VerbsMode};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::common::{GUEST, Seen, has_device, options};
@@ -68,7 +68,7 @@ fn role() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let _watchdog = Watchdog::start("verbs, starved", "role");
     let (role, mode) = role.split_once(' ').expect("two words");
-    let mode = if mode == "ud" { Mode::Ud } else { Mode::Rc };
+    let mode = if mode == "ud" { VerbsMode::Ud } else { VerbsMode::Rc };
     match role {
         "descriptors" => descriptors(mode),
         "others" => others(mode),
@@ -76,7 +76,7 @@ fn role() {
     }
 }
 
-fn open(device: usize, mode: Mode) -> Result<VerbsIface, OpenError> {
+fn open(device: usize, mode: VerbsMode) -> Result<VerbsIface, OpenError> {
     let mut options = options(device);
     options.mode = mode;
     VerbsIface::open(&options)
@@ -106,7 +106,7 @@ fn send(iface: &mut VerbsIface, ep: EpId, seen: &mut Seen) {
 }
 
 /// What opening says while something is short.
-fn refused(mode: Mode, why: &str) {
+fn refused(mode: VerbsMode, why: &str) {
     match open(0, mode) {
         Ok(_) => panic!("opened in spite of {why}"),
         Err(error) => {
@@ -118,7 +118,7 @@ fn refused(mode: Mode, why: &str) {
 }
 
 /// Opens with ever more descriptors, until there are enough.
-fn descriptors(mode: Mode) {
+fn descriptors(mode: VerbsMode) {
     limit(Resource::Nofile, Some(ENOUGH));
     let mut before = None;
     let mut failed = 0;
@@ -146,12 +146,12 @@ fn descriptors(mode: Mode) {
         }
     });
     assert!(failed >= 3, "a device and its channels take more than {failed} descriptors");
-    let mut plenty = open(1, mode).expect("there is room again");
+    let mut plenty = open(1, mode).expect("there is space again");
     meet(starved.as_mut().expect("found"), &mut plenty);
 }
 
 /// Threads, locked memory and address space, of which root is refused none.
-fn others(mode: Mode) {
+fn others(mode: VerbsMode) {
     if rustix::process::getuid().is_root() {
         let devices = std::fs::read_dir("/dev/infiniband").expect("devices have files");
         for device in devices {
@@ -166,7 +166,7 @@ fn others(mode: Mode) {
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
     }
     // What libraries and the first interface load is there before anything is short.
-    let mut plenty = open(1, mode).expect("there is room");
+    let mut plenty = open(1, mode).expect("there is space");
 
     limit(Resource::Nproc, Some(1));
     refused(mode, "os error 11");
@@ -174,7 +174,7 @@ fn others(mode: Mode) {
 
     limit(Resource::Memlock, Some(64 << 10));
     refused(mode, "os error 12");
-    if mode == Mode::Rc {
+    if mode == VerbsMode::Rc {
         let error = plenty.mem_alloc(1 << 20).unwrap_err().to_string();
         assert!(error.contains("os error 12"), "{error}");
     }
@@ -184,15 +184,15 @@ fn others(mode: Mode) {
     let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
     limit(Resource::As, Some(pages * rustix::param::page_size() as u64 + (1 << 20)));
     refused(mode, "os error 12");
-    if mode == Mode::Rc {
+    if mode == VerbsMode::Rc {
         let error = plenty.mem_alloc(64 << 20).unwrap_err().to_string();
         assert!(error.contains("os error 12"), "{error}");
     }
     limit(Resource::As, None);
 
-    if mode == Mode::Rc {
-        let memory = plenty.mem_alloc(1 << 20).expect("there is room again");
+    if mode == VerbsMode::Rc {
+        let memory = plenty.mem_alloc(1 << 20).expect("there is space again");
         plenty.mem_release(memory).expect("it is held");
     }
-    meet(&mut open(0, mode).expect("there is room again"), &mut plenty);
+    meet(&mut open(0, mode).expect("there is space again"), &mut plenty);
 }

@@ -4,25 +4,28 @@
 use bowline_base::slab::Key;
 
 use super::sink::SignalLane;
-use super::{AsyncProgress, ROOM};
+use super::{AsyncProgress, RESERVE};
 use crate::action::Action;
+use crate::engine::Inner;
 use crate::peer::PeerState;
-use crate::proto::rendezvous::receive_of;
-use crate::request::Body;
-use crate::worker::Inner;
+use crate::request::{Body, receive_of};
 
 /// Messages of one lane in a handler.
 const BUDGET: u32 = 16;
 
 impl Inner {
-    /// See [`RemoteWorker::progress_signal_safe`](super::RemoteWorker::progress_signal_safe).
-    pub(super) fn progress_signal_safe(
-        &mut self,
-        mut spare: impl FnMut() -> bool,
-    ) -> AsyncProgress {
+    pub(super) fn progress_signal_safe(&mut self, spare: impl FnMut() -> bool) -> AsyncProgress {
         if self.engine.async_state.asleep {
             return AsyncProgress::Closed;
         }
+        self.engine.async_state.in_handler = true;
+        self.engine.async_state.left = false;
+        let progress = self.look(spare);
+        self.engine.async_state.in_handler = false;
+        progress
+    }
+
+    fn look(&mut self, mut spare: impl FnMut() -> bool) -> AsyncProgress {
         let mut events = 0;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.polled && lane.is_signal_safe() {
@@ -50,6 +53,8 @@ impl Inner {
             AsyncProgress::Moving { bytes }
         } else if copied {
             AsyncProgress::Copying
+        } else if self.engine.async_state.left && !self.awaits() {
+            AsyncProgress::Left
         } else {
             AsyncProgress::Waiting
         }
@@ -63,10 +68,23 @@ impl Inner {
             let Body::Receive(receive) = &request.body else { return None };
             let fetch = receive.fetch.as_ref()?;
             let lane = &self.lanes[self.engine.peers[fetch.peer as usize].lane as usize];
-            let left = fetch.receiver.as_ref()?.moved_by_others(lane)?;
+            let left = match fetch.in_flight {
+                0 => fetch.receiver.as_ref()?.moved_by_others(&*lane.iface)?,
+                bytes => bytes,
+            };
             least = Some(least.map_or(left, |least: u64| least.min(left)));
         }
         least
+    }
+
+    /// Whether a message is watched for that has not come.
+    fn awaits(&self) -> bool {
+        self.engine.async_state.watched.iter().any(|key| {
+            match self.engine.requests.get(*key).map(|request| &request.body) {
+                Some(Body::Receive(receive)) => receive.fetch.is_none(),
+                _ => false,
+            }
+        })
     }
 
     /// Goes through the actions once. How many are done, and whether a piece was copied, of which there is
@@ -77,13 +95,15 @@ impl Inner {
             let Some(action) = self.engine.actions.pop() else { break };
             let done = match action {
                 Action::Run(key) => self.run_signal_safe(key, &mut copied),
-                Action::Poll(protocol) => protocol.life.poll_signal_safe(self, &mut copied),
+                Action::Poll(protocol) => {
+                    self.engine.protocols.life(protocol).poll_signal_safe(self, &mut copied)
+                }
                 _ => false,
             };
             if done {
                 events += 1;
             } else {
-                // There is room: one was just taken out.
+                // There is space: one was just taken out.
                 self.engine.actions.push(action);
             }
         }
@@ -94,7 +114,8 @@ impl Inner {
     fn settle_signal_safe(&mut self, key: Key) -> bool {
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
         let lane = &self.lanes[self.engine.peers[fetch.peer as usize].lane as usize];
-        let settled = fetch.receiver.as_ref().is_some_and(|receiver| receiver.is_settled(lane));
+        let settled =
+            fetch.receiver.as_ref().is_some_and(|receiver| receiver.is_settled(&*lane.iface));
         settled && self.end_signal_safe(key)
     }
 
@@ -110,18 +131,16 @@ impl Inner {
     /// Whether the end of a message needs no memory and frees none.
     pub(crate) fn can_end_signal_safe(&mut self, key: Key) -> bool {
         let state = &self.engine.async_state;
-        let room = state.fetches.len() < state.fetches.capacity();
+        let has_space = state.has_space();
         let Some(request) = self.engine.requests.get(key) else { return false };
         let detached = request.detached;
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
         let lent = fetch.receiver.as_ref().and_then(|receiver| receiver.lent());
         let own_key = fetch.rkey.is_some() || lent.is_some();
         let peer = &self.engine.peers[fetch.peer as usize];
-        // An acknowledgement that the lane refuses waits in the list, where it needs a place.
         let ready = peer.state == PeerState::Ready
-            && peer.pending.is_empty()
-            && peer.pending.capacity() > 0
+            && peer.can_queue_control()
             && self.lanes[peer.lane as usize].is_signal_safe();
-        room && !detached && !own_key && ready && self.engine.actions.has_room(ROOM / 4)
+        has_space && !detached && !own_key && ready && self.engine.actions.has_capacity(RESERVE / 4)
     }
 }

@@ -8,9 +8,10 @@ use bowline_uct::{AmHeader, Arrival, PeerFailure, SignalSink, Token};
 
 use crate::action::Action;
 use crate::engine::Engine;
-use crate::matching::{Envelope, MatchEngine as _};
-use crate::peer::PeerIndex;
+use crate::matching::Envelope;
+use crate::peer::{PeerIndex, PeerState};
 use crate::request::{Body, SendPhase};
+use crate::select::MessageKind;
 use crate::settings::RndvScheme;
 use crate::wire::{self, Rts};
 
@@ -29,7 +30,9 @@ impl SignalSink for SignalLane<'_> {
         let peer = engine.peer_of(self.lane, arrival.source);
         let Some(known) = engine.peers.get(peer as usize) else { return false };
         let in_sequence = wire::sequence(&arrival.header) == known.rx_sequence;
-        if !in_sequence || known.failure().is_some() || !engine.actions.has_room(ACTIONS) {
+        // One whose endpoint is being closed, or has failed, is for an ordinary call.
+        let open = matches!(known.state, PeerState::Known | PeerState::Ready);
+        if !in_sequence || !open || !engine.actions.has_capacity(ACTIONS) {
             return false;
         }
         let taken = engine.take_signal_safe(peer, arrival);
@@ -47,7 +50,7 @@ impl SignalSink for SignalLane<'_> {
             Body::Receive(receive) => receive.fetch.is_some(),
             _ => false,
         });
-        if !reads || !engine.actions.has_room(ACTIONS) {
+        if !reads || !engine.actions.has_capacity(ACTIONS) {
             return false;
         }
         engine.transport_completed(Key::from_wire(token.0), result);
@@ -75,7 +78,7 @@ impl Engine {
             wire::ACK => self.ack_frees_nothing(header) && self.ack(peer, header).is_some(),
             wire::CREDIT => self.credit(peer, header).is_some(),
             id => match self.protocols.of(id) {
-                Some(protocol) => protocol.life.on_message_signal_safe(self, peer, arrival),
+                Some(life) => life.on_message_signal_safe(self, peer, arrival),
                 None => false,
             },
         }
@@ -87,8 +90,8 @@ impl Engine {
             // It may be announced, and what follows from that needs memory.
             return None;
         }
-        let space = self.spaces.get_mut(envelope.space)?;
-        space.engine.arrive_quietly(envelope.source, envelope.tag).map(Key::from_wire)
+        let Envelope { space, source, tag } = *envelope;
+        self.spaces.arrive_quietly(space, source, tag).map(Key::from_wire)
     }
 
     fn eager_signal_safe(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
@@ -118,7 +121,7 @@ impl Engine {
         let Some(rts) = Rts::parse(&bytes[..n]) else { return false };
         let envelope = wire::envelope(header);
         let Some(key) = self.posted_signal_safe(&envelope) else { return false };
-        self.begin_fetch(key, peer, &envelope, rts);
+        self.begin_fetch(key, peer, &envelope, rts, Some(MessageKind::Tagged));
         true
     }
 

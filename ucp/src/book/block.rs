@@ -9,7 +9,7 @@
 //!     counted     either, with the row's number added: process ids and ports of ranks in a row
 //!   bits        the rows, bit by bit
 //! ```
-//! Of ranks on several hosts what names a host costs the bits that tell the hosts of the block apart, and
+//! Of ranks on several hosts what names a host costs the bits that distinguish the hosts of the block, and
 //! what counts up costs nothing. Random identifiers cost what they are long.
 
 /// Where a byte comes from.
@@ -64,7 +64,7 @@ impl Classes {
         Self { of: of.collect(), values }
     }
 
-    /// Bits that tell the values apart.
+    /// Bits that distinguish the values.
     fn width(&self) -> u8 {
         (usize::BITS - (self.values.len() - 1).leading_zeros()) as u8
     }

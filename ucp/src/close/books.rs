@@ -9,13 +9,13 @@ use crate::action::Action;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::MatchEngine as _;
-use crate::peer::{BARRED, NOBODY, PeerIndex, PeerState};
-use crate::proto::Protocol;
-use crate::request::{Body, RequestId, SendPhase, Status};
+use crate::peer::{NO_PEER, PeerIndex, PeerState, REJECTED};
+use crate::protocol::Protocol;
+use crate::request::{Body, RequestId, SendPhase};
+use crate::status::Status;
 use crate::unexpected::Payload;
 
 impl Engine {
-    /// A peer's DISCONNECT.
     #[cold]
     pub(crate) fn disconnected(
         &mut self,
@@ -53,8 +53,8 @@ impl Engine {
     /// No message is this peer's any more.
     pub(super) fn unbind(&mut self, index: PeerIndex) {
         for table in &mut self.sources {
-            let theirs = table.iter_mut().filter(|peer| [index, index | BARRED].contains(peer));
-            theirs.for_each(|peer| *peer = NOBODY);
+            let theirs = table.iter_mut().filter(|peer| [index, index | REJECTED].contains(peer));
+            theirs.for_each(|peer| *peer = NO_PEER);
         }
     }
 
@@ -142,11 +142,10 @@ impl Engine {
                 let read = match &send.phase {
                     SendPhase::Moving(sender) => sender.touches_memory(),
                     SendPhase::Offered => send.rendezvous,
-                    // The transport reads it, and reports when it does no more.
-                    SendPhase::Lent => return false,
-                    SendPhase::Queued { .. } => false,
+                    SendPhase::Lent | SendPhase::Queued { .. } => false,
                 };
-                send.peer == index && (exposed || !read)
+                // What the transport reads ends with its report.
+                send.peer == index && !send.in_flight() && (exposed || !read)
             }
             _ => false,
         });
@@ -159,17 +158,21 @@ impl Engine {
     /// Drops the envelopes of messages that lie with a peer and that nobody has matched: they cannot
     /// be read any more.
     pub(super) fn drop_offers(&mut self, index: PeerIndex) {
-        let mut lost = Vec::new();
-        for (key, message) in self.unexpected.iter() {
-            if message.peer == index && matches!(message.payload, Payload::Remote(_)) {
-                lost.push((key, message.space, message.source, message.tag));
-            }
-        }
+        self.drop_unexpected(index, |payload| matches!(payload, Payload::Remote(_)));
+    }
+
+    /// Drops unexpected messages of a peer, by their payload.
+    pub(crate) fn drop_unexpected(&mut self, index: PeerIndex, which: impl Fn(&Payload) -> bool) {
+        let of_peer = self.unexpected.iter().filter(|(_, message)| message.peer == index);
+        let lost: Vec<_> = of_peer
+            .filter(|(_, message)| which(&message.payload))
+            .map(|(key, message)| (key, message.space, message.source, message.tag))
+            .collect();
         for (key, space, source, tag) in lost {
             let mut is_it = |value: u64| value == key.to_wire();
             let space = self.spaces.get_mut(space);
             let found = space.and_then(|s| s.engine.remove_unexpected(source, tag, &mut is_it));
-            // One that a probe has claimed is in no queue, and fails when it is received.
+            // One that a probe has claimed is in no queue: its receive finds it, or fails.
             if found.is_some() {
                 self.unkeep(key);
             }

@@ -5,8 +5,8 @@ use bowline_base::view::View;
 use bowline_uct::AmHeader;
 
 use super::Engine;
-use crate::am::{AmArrival, Delivery};
 use crate::peer::PeerIndex;
+use crate::state::inbox::{AmArrival, Delivery};
 use crate::unexpected::INLINE;
 use crate::wire::{AmEnvelope, MAX_RKEY, Rts};
 

@@ -12,9 +12,10 @@ use crate::error::OpError;
 use crate::matching::Envelope;
 use crate::matching::MatchEngine as _;
 use crate::peer::{Peer, PeerIndex};
-use crate::proto::rendezvous::send_of;
-use crate::request::{Body, Fetch, Request, SendPhase, Status};
+use crate::request::{Body, Fetch, Request, Send, SendPhase, send_of};
+use crate::select::{Measure, MessageKind};
 use crate::settings::RndvScheme;
+use crate::status::Status;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::{self, Rts};
 
@@ -22,27 +23,32 @@ use crate::wire::{self, Rts};
 const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
 
 impl Engine {
-    /// A tagged message in one piece: a part of the sink, with all that one for a posted receive needs in it.
+    /// A tagged message in one piece: a part of the sink, with all that a short one for the oldest receive needs
+    /// in it, and no call that it would have to keep anything across.
     #[inline(always)]
     pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let Envelope { space, source, tag } = wire::envelope(&arrival.header);
-        let posted = match self.spaces.get_mut(space) {
-            Some(space) => space.engine.arrive(source, tag),
-            None => None,
-        };
-        match posted {
+        match self.spaces.arrive_first(space, source, tag) {
+            // Of so few bytes no credit is counted (`taken`).
+            Some(value) if arrival.payload.len() <= INLINE => {
+                self.deliver_here(Key::from_wire(value), &arrival.header, arrival.payload);
+            }
+            found => self.eager_further(peer, arrival, found),
+        }
+    }
+
+    /// The same of a longer message, or where the receive was not `found` yet.
+    #[inline(never)]
+    fn eager_further(&mut self, peer: PeerIndex, arrival: &Arrival<'_>, found: Option<u64>) {
+        let envelope = wire::envelope(&arrival.header);
+        let Envelope { space, source, tag } = envelope;
+        match found.or_else(|| self.spaces.arrive(space, source, tag)) {
             Some(value) => {
                 self.taken(peer, arrival.payload.len());
                 self.deliver_here(Key::from_wire(value), &arrival.header, arrival.payload);
             }
-            None => self.keep_eager(peer, arrival),
+            None => self.keep(peer, &envelope, arrival.payload, 0),
         }
-    }
-
-    /// Apart, and given the arrival, so that the envelope of a message that is matched stays in registers.
-    #[inline(never)]
-    fn keep_eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
-        self.keep(peer, &wire::envelope(&arrival.header), arrival.payload, 0);
     }
 
     /// Copies a whole message into a matched receive and completes it.
@@ -55,22 +61,28 @@ impl Engine {
     #[inline(always)]
     fn deliver_here(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
         self.counters.matched += 1;
-        let Some(request) = self.requests.get_mut(key) else {
+        let Some(request) = self.requests.get_own(key) else {
             return;
         };
         let Body::Receive(receive) = &mut request.body else {
             return self.deliver_announced(key, header, payload);
         };
-        let Envelope { source, tag, .. } = wire::envelope(header);
-        let copied = receive.buffer.copy_at(0, payload);
-        let (length, status) = (payload.len() as u64, &mut request.status);
-        (status.source, status.tag, status.length) = (source, tag, length);
         // It is a success from its begin.
-        if copied as u64 != length {
-            status.outcome = Err(not_whole(&receive.buffer, length, copied as u64));
+        if !receive.buffer.copy_whole(payload) {
+            return self.deliver_part(key, header, payload);
         }
-        request.done = true;
-        if request.detached {
+        if request.delivered(header, payload.len()) {
+            self.end_detached(key);
+        }
+    }
+
+    /// The same for a receive that takes a part of the message, or takes it in several pieces.
+    #[inline(never)]
+    fn deliver_part(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
+        let Some(request) = self.requests.get_own(key) else { return };
+        let Body::Receive(receive) = &mut request.body else { return };
+        request.status.outcome = copy_part(&mut receive.buffer, payload);
+        if request.delivered(header, payload.len()) {
             self.end_detached(key);
         }
     }
@@ -117,8 +129,8 @@ impl Engine {
 
     /// The posted receive for an envelope, if any.
     pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
-        let space = self.spaces.get_mut(envelope.space)?;
-        let posted = space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire);
+        let Envelope { space, source, tag } = *envelope;
+        let posted = self.spaces.arrive(space, source, tag).map(Key::from_wire);
         if let Some(key) = posted
             && self.options.rndv_scheme == RndvScheme::Rtr
         {
@@ -128,11 +140,19 @@ impl Engine {
     }
 
     /// The dead member because of which no receive will ever be posted for an envelope.
-    pub(super) fn condemned(&mut self, envelope: &Envelope) -> Option<u32> {
-        self.spaces.get_mut(envelope.space).and_then(|space| space.condemned())
+    pub(super) fn failed_collective_member(&mut self, envelope: &Envelope) -> Option<u32> {
+        self.spaces.get_mut(envelope.space).and_then(|space| space.failed_collective_member())
     }
 
     /// Anything but a plain eager message.
+    #[inline(never)]
+    pub(super) fn other(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
+        if arrival.id != wire::AM || !self.am_in_place(peer, arrival) {
+            self.arrive(peer, arrival);
+        }
+    }
+
+    /// The same where no handler takes it in place.
     #[inline(never)]
     pub(super) fn arrive(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let header = &arrival.header;
@@ -145,6 +165,7 @@ impl Engine {
             wire::RTS => self.rts(peer, header, arrival.payload),
             wire::ACK => self.ack(peer, header),
             wire::CREDIT => self.credit(peer, header),
+            wire::SELECT => self.selected(peer, [header[0], header[1]]),
             wire::SEND_CANCEL => self.take_back(peer, header, arrival.payload),
             wire::DISCONNECT => self.disconnected(peer, header, arrival.payload),
             wire::PROBE => Some(()),
@@ -154,11 +175,14 @@ impl Engine {
             wire::AM => self.am(peer, header, arrival.payload),
             wire::AM_FIRST => self.am_first(peer, header, arrival.payload),
             wire::STREAM => self.stream_data(peer, arrival.payload),
+            wire::STREAM_END => {
+                self.stream_end_piece(peer, [header[0], header[1]], arrival.payload)
+            }
             wire::STREAM_RTS => self.stream_rts(peer, arrival.payload),
             wire::AM_RTS => self.am_rts(peer, header, arrival.payload),
             // Else a second HELLO, a reserved id or one that never was.
             id => match self.protocols.of(id) {
-                Some(protocol) => protocol.life.on_message(self, peer, arrival),
+                Some(life) => life.on_message(self, peer, arrival),
                 None => None,
             },
         };
@@ -176,7 +200,7 @@ impl Engine {
     /// The first message of a sender must be its HELLO.
     #[cold]
     pub(super) fn first_contact(&mut self, lane: usize, arrival: &Arrival<'_>) {
-        if arrival.id != wire::HELLO || self.is_barred(lane, arrival.source) {
+        if arrival.id != wire::HELLO || self.is_rejected(lane, arrival.source) {
             self.counters.stray += 1;
             return;
         }
@@ -190,7 +214,7 @@ impl Engine {
         };
         let peer = self.meet(address);
         if self.peers[peer as usize].failure().is_some() {
-            // Whoever was given up does not come back by another connection.
+            // A peer that was given up does not come back by another connection.
             self.counters.stray += 1;
             return;
         }
@@ -227,7 +251,7 @@ impl Engine {
                 self.deliver(key, header, data);
                 self.actions.push(Action::Acknowledge { peer, request });
             }
-            None => match self.condemned(&envelope) {
+            None => match self.failed_collective_member(&envelope) {
                 Some(dead) => {
                     self.taken(peer, data.len());
                     let outcome = wire::refusal(Some(dead));
@@ -248,8 +272,10 @@ impl Engine {
         let rts = Rts::parse(&bytes[..n])?;
         let envelope = wire::envelope(header);
         match self.posted(&envelope) {
-            Some(key) => self.begin_fetch(key, peer, &envelope, rts),
-            None => match self.condemned(&envelope) {
+            Some(key) => {
+                self.begin_fetch(key, peer, &envelope, rts, Some(MessageKind::Tagged));
+            }
+            None => match self.failed_collective_member(&envelope) {
                 Some(dead) => {
                     let (request, outcome) = (rts.request, wire::refusal(Some(dead)));
                     self.actions.push(Action::Refuse { peer, request, outcome });
@@ -263,9 +289,21 @@ impl Engine {
         Some(())
     }
 
-    /// A receive has found a message that lies with its sender.
-    pub(crate) fn begin_fetch(&mut self, key: Key, peer: PeerIndex, env: &Envelope, rts: Rts) {
+    /// A receive has found a message that lies with its sender, and that is measured where it has a `kind`.
+    pub(crate) fn begin_fetch(
+        &mut self,
+        key: Key,
+        peer: PeerIndex,
+        env: &Envelope,
+        rts: Rts,
+        kind: Option<MessageKind>,
+    ) {
         self.counters.matched += 1;
+        let measure = kind
+            .map_or(Measure::NONE, |kind| self.begin_measure(peer, kind, rts.marks, rts.length));
+        if self.may_grow(peer, rts.length) {
+            self.actions.push(Action::Credit(peer));
+        }
         let Some(request) = self.requests.get_mut(key) else {
             return;
         };
@@ -276,11 +314,24 @@ impl Engine {
         let outcome = if wanted == rts.length {
             Ok(())
         } else {
-            Err(OpError::Truncated { message: rts.length, room: wanted })
+            Err(OpError::Truncated { message: rts.length, capacity: wanted })
         };
         request.status = Status { source: env.source, tag: env.tag, length: rts.length, outcome };
-        receive.fetch = Some(self.async_state.boxed(Fetch::new(peer, rts, wanted)));
+        let measure = if wanted == rts.length { measure } else { Measure::NONE };
+        let fetch = Fetch { measure, ..Fetch::new(peer, rts, wanted) };
+        receive.fetch = Some(self.async_state.boxed(fetch));
         self.actions.push(Action::Run(key));
+    }
+
+    /// The send that a receiver asks for, which lies here for it. `None`: no correct peer asks for that. `Some(None)`: the
+    /// question crosses our DISCONNECT, behind which nothing is written or sent to the receiver; its own end of the close
+    /// ends what it asked for.
+    pub(crate) fn asked_for(&mut self, peer: PeerIndex, request: u64) -> Option<Option<&mut Send>> {
+        if self.is_closing(peer) {
+            return Some(None);
+        }
+        let send = send_of(&mut self.requests, Key::from_wire(request))?;
+        (send.peer == peer && send.is_offered()).then_some(Some(send))
     }
 
     pub(crate) fn ack(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
@@ -297,7 +348,7 @@ impl Engine {
                     *sender.answer()? = Some(outcome);
                     self.actions.push(Action::Run(key));
                 }
-                // Matched by its first piece, while others still wait for room.
+                // Matched by its first piece, while others still wait for space.
                 SendPhase::Queued { message, .. } if *message != 0 && send.synchronous => {
                     send.synchronous = false;
                     send.answer = outcome;
@@ -315,7 +366,7 @@ impl Engine {
         if !known.pending.is_empty() {
             self.actions.push(Action::Resume(peer));
         }
-        let parked = |stream: &mut crate::stream::Stream| {
+        let parked = |stream: &mut crate::state::stream::Stream| {
             !stream.parked.is_empty() || !stream.parked_ams.is_empty()
         };
         if self.streams.get_mut(peer).is_some_and(parked) {
@@ -325,8 +376,25 @@ impl Engine {
     }
 }
 
-/// Why not all of a message's bytes are in a receive's buffer.
-#[cold]
-fn not_whole(buffer: &RecvBuf, message: u64, room: u64) -> OpError {
-    if buffer.failed() { OpError::NotUnpacked } else { OpError::Truncated { message, room } }
+impl Request {
+    /// Completes a receive whose buffer has what it takes of a message of `length` bytes. Whether it was
+    /// detached.
+    #[inline(always)]
+    fn delivered(&mut self, header: &AmHeader, length: usize) -> bool {
+        let (Envelope { source, tag, .. }, status) = (wire::envelope(header), &mut self.status);
+        (status.source, status.tag, status.length) = (source, tag, length as u64);
+        self.done = true;
+        self.detached
+    }
+}
+
+/// Copies what a buffer takes of a message that is longer, or that is received in several pieces.
+#[inline(never)]
+fn copy_part(buffer: &mut RecvBuf, payload: View<'_>) -> Result<(), OpError> {
+    let (message, capacity) = (payload.len() as u64, buffer.copy_at(0, payload) as u64);
+    match (capacity == message, buffer.failed()) {
+        (true, _) => Ok(()),
+        (false, true) => Err(OpError::NotUnpacked),
+        (false, false) => Err(OpError::Truncated { message, capacity }),
+    }
 }

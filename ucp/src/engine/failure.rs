@@ -12,12 +12,10 @@ use bowline_uct::{EpId, PeerFailure, Source};
 
 use super::Engine;
 use crate::action::Action;
-use crate::am::Delivery;
-use crate::matching::MatchEngine as _;
-use crate::peer::{NOBODY, PeerIndex, PeerState, Target};
-use crate::proto::rendezvous::writes_no_more;
+use crate::peer::{NO_PEER, PeerIndex, PeerState, Target, writes_no_more};
 use crate::request::{Body, Receive};
 use crate::space::Lost;
+use crate::state::inbox::Delivery;
 use crate::unexpected::Payload;
 use crate::wire;
 
@@ -30,8 +28,8 @@ impl Engine {
         ep: Option<EpId>,
         how: PeerFailure,
     ) {
-        let by_source = source.map_or(NOBODY, |source| self.unbind_source(lane, source));
-        let by_ep = ep.map_or(NOBODY, |ep| self.peer_at(lane, ep));
+        let by_source = source.map_or(NO_PEER, |source| self.unbind_source(lane, source));
+        let by_ep = ep.map_or(NO_PEER, |ep| self.peer_at(lane, ep));
         for index in [by_source, by_ep] {
             self.peer_failed(index, how);
         }
@@ -140,8 +138,8 @@ impl Engine {
     }
 
     fn note_failure(&mut self, index: PeerIndex, how: PeerFailure) {
-        for at in 0..self.protocols.all.len() {
-            let life = self.protocols.all[at].life;
+        for at in 0..self.protocols.lives.len() {
+            let life = self.protocols.lives[at];
             life.on_peer_failure(self, index, how);
         }
     }
@@ -166,7 +164,8 @@ impl Engine {
         }
         // Messages that nobody will receive, and the rank of the dead in the space of each.
         let (mut lost, mut waiting, mut of) = (Vec::new(), Vec::new(), Vec::new());
-        for space in self.spaces.iter_mut() {
+        let mut single = self.spaces.take_single();
+        for (id, space) in self.spaces.iter_mut() {
             let Some(rank) = space.options.members.as_ref().and_then(|m| m.rank_of(world_rank))
             else {
                 continue;
@@ -176,9 +175,11 @@ impl Engine {
             let member = Lost { rank, how };
             if died {
                 space.dead.push(member);
-                space.careful = true;
+                space.checks_receives = true;
             }
-            space.engine.remove_posted_where(
+            space.remove_posted_where(
+                id,
+                &mut single,
                 &mut |want| {
                     let anyone = want.source_mask == 0;
                     collective || (anyone && died) || (!anyone && want.source == rank)
@@ -192,10 +193,11 @@ impl Engine {
                 }
             }
             if collective {
-                space.give_up(&mut waiting);
+                space.drain_unexpected(&mut waiting);
                 of.resize(waiting.len(), rank);
             }
         }
+        self.spaces.put_single(single);
         for (value, rank) in waiting.into_iter().zip(of) {
             self.drop_message(Key::from_wire(value), wire::refusal(Some(rank)));
         }
@@ -218,10 +220,10 @@ impl Engine {
         {
             let member = |lost: &Lost| Some(Lost { rank: members.rank_of(lost.rank)?, ..*lost });
             space.dead = dead.iter().filter_map(member).collect();
-            space.careful |= !space.dead.is_empty();
-            dead_member = space.condemned();
+            space.checks_receives |= !space.dead.is_empty();
+            dead_member = space.failed_collective_member();
             if dead_member.is_some() {
-                space.give_up(&mut waiting);
+                space.drain_unexpected(&mut waiting);
             }
         }
         self.dead = dead;

@@ -6,10 +6,12 @@ use bowline_uct::AmHeader;
 
 use super::Engine;
 use crate::action::Action;
-use crate::am::{AmArrival, Delivery};
 use crate::error::OpError;
 use crate::peer::{Assembly, PeerIndex, Target};
-use crate::request::{Body, Status};
+use crate::request::Body;
+use crate::select::{EAGER, Measure, MessageKind};
+use crate::state::inbox::{AmArrival, Delivery};
+use crate::status::Status;
 use crate::unexpected::{INLINE, Payload};
 use crate::wire::{self, FirstPiece};
 
@@ -62,7 +64,7 @@ impl Engine {
                 request.status.length = first.total;
                 Target::Receive(key)
             }
-            None => match self.condemned(&envelope) {
+            None => match self.failed_collective_member(&envelope) {
                 Some(dead) => {
                     if first.request != 0 {
                         let (request, outcome) = (first.request, wire::refusal(Some(dead)));
@@ -77,7 +79,13 @@ impl Engine {
                 }
             },
         };
-        self.begin_assembly(peer, &first, target, data);
+        let measure = match target {
+            Target::Receive(_) => {
+                self.begin_measure(peer, MessageKind::Tagged, first.marks, first.total)
+            }
+            _ => Measure::NONE,
+        };
+        self.begin_assembly(peer, &first, target, data, measure);
         Some(())
     }
 
@@ -94,7 +102,9 @@ impl Engine {
             return None;
         }
         let target = Target::Am(id, lead, Vec::new());
-        self.begin_assembly(peer, &first, target, data);
+        let data_bytes = first.total - u64::from(lead);
+        let measure = self.begin_measure(peer, MessageKind::Active, first.marks, data_bytes);
+        self.begin_assembly(peer, &first, target, data, measure);
         Some(())
     }
 
@@ -104,6 +114,7 @@ impl Engine {
         first: &FirstPiece,
         target: Target,
         data: View<'_>,
+        measure: Measure,
     ) {
         let assemblies = &mut self.peers[peer as usize].assemblies;
         assemblies.push(Assembly {
@@ -111,6 +122,8 @@ impl Engine {
             target,
             received: 0,
             total: first.total,
+            first: data.len() as u64,
+            measure,
         });
         let at = assemblies.len() - 1;
         self.add_piece(peer, at, 0, data);
@@ -168,9 +181,11 @@ impl Engine {
     }
 
     fn assembled(&mut self, peer: PeerIndex, assembly: Assembly) {
+        let Assembly { measure, total, first, .. } = assembly;
         match assembly.target {
             Target::Receive(key) => {
-                self.taken(peer, assembly.total as usize);
+                self.taken(peer, total as usize);
+                self.end_measure(peer, measure, EAGER, total, first);
                 self.complete_receive(key);
             }
             Target::Unexpected(key) => {
@@ -187,6 +202,9 @@ impl Engine {
                 }
             }
             Target::Am(id, header, bytes) => {
+                // By the length of its data alone, as where that is offered.
+                let data = total - u64::from(header);
+                self.end_measure(peer, measure, EAGER, data, first.min(data));
                 if bytes.len() <= INLINE {
                     // As of one that came in one piece, it counts as part of its entry.
                     self.let_go(peer, bytes.len());
@@ -196,7 +214,7 @@ impl Engine {
                 self.inbox.push_back(Delivery::Am(arrival));
                 self.note_entry();
             }
-            Target::Discard => self.taken(peer, assembly.total as usize),
+            Target::Discard => self.taken(peer, total as usize),
         }
     }
 
@@ -208,10 +226,10 @@ impl Engine {
         let Body::Receive(receive) = &request.body else {
             return;
         };
-        let (message, room) = (request.status.length, receive.buffer.len() as u64);
-        let outcome = match message > room {
+        let (message, capacity) = (request.status.length, receive.buffer.len() as u64);
+        let outcome = match message > capacity {
             _ if receive.buffer.failed() => Err(OpError::NotUnpacked),
-            true => Err(OpError::Truncated { message, room }),
+            true => Err(OpError::Truncated { message, capacity }),
             false => Ok(()),
         };
         let status = Status { outcome, ..request.status };
@@ -253,7 +271,13 @@ impl Engine {
                     source: waiting.source,
                     tag: waiting.tag,
                 };
-                self.begin_fetch(receive, waiting.peer, &envelope, **rts);
+                self.begin_fetch(
+                    receive,
+                    waiting.peer,
+                    &envelope,
+                    **rts,
+                    Some(MessageKind::Tagged),
+                );
                 return;
             }
         };
@@ -264,7 +288,7 @@ impl Engine {
         self.complete_receive(receive);
     }
 
-    /// Tells the sender of a synchronous message that it was matched. A message that lies with
+    /// Reports to the sender of a synchronous message that it was matched. A message that lies with
     /// its sender is acknowledged when it was fetched.
     fn acknowledge_match(&mut self, message: Key) {
         let Some(waiting) = self.unexpected.get_mut(message) else {
@@ -276,7 +300,7 @@ impl Engine {
         }
     }
 
-    /// Forgets a message that nobody will receive. Its sender is told `outcome` where it waits.
+    /// Forgets a message that nobody will receive. `outcome` is reported to its sender, where it waits.
     pub(crate) fn drop_message(&mut self, message: Key, outcome: u64) {
         let Some(waiting) = self.unkeep(message) else {
             return;

@@ -8,7 +8,7 @@
 
 use super::Want;
 use super::index::HashIndex;
-use super::pool::{END, Fifo, Item, Pool};
+use super::pool::{END, EntryPool, Fifo, Item};
 
 /// The part of a message's key that chains go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,11 +46,11 @@ impl Chains {
     }
 
     #[inline(always)]
-    fn place(&self, want: &Want) -> usize {
+    fn place(&self, source: u32, tag: u64) -> usize {
         let hash = match self.part {
             Part::Nothing => 0,
-            Part::Tag => HashIndex::hash(0, want.tag),
-            Part::Source => HashIndex::hash(want.source, 0),
+            Part::Tag => HashIndex::hash(0, tag),
+            Part::Source => HashIndex::hash(source, 0),
         };
         hash as usize & (self.table.len() - 1)
     }
@@ -58,7 +58,7 @@ impl Chains {
     /// Appends a message.
     #[inline]
     pub(super) fn append(&mut self, index: u32, item: &Item) {
-        let place = self.place(&item.want);
+        let place = self.place(item.source, item.tag);
         let at = index as usize;
         if at >= self.links.len() {
             self.links.resize(at + 1, Link { older: END, newer: END });
@@ -77,7 +77,7 @@ impl Chains {
     /// Takes a message out.
     #[inline]
     pub(super) fn remove(&mut self, index: u32, item: &Item) {
-        let place = self.place(&item.want);
+        let place = self.place(item.source, item.tag);
         let Link { older, newer } = self.links[index as usize];
         if older == END {
             self.table[place].head = newer;
@@ -94,17 +94,17 @@ impl Chains {
 
     /// The oldest message that fits, and how many were looked at.
     #[inline]
-    pub(super) fn search(&self, pool: &Pool, want: &Want) -> (Option<u32>, u32) {
-        let (mut index, mut looks) = (self.table[self.place(want)].head, 0);
+    pub(super) fn search(&self, pool: &EntryPool, want: &Want) -> (Option<u32>, u32) {
+        let (mut index, mut compared) = (self.table[self.place(want.source, want.tag)].head, 0);
         while index != END {
-            looks += 1;
+            compared += 1;
             let item = pool.get(index);
-            if want.fits(item.want.source, item.want.tag) {
-                return (Some(index), looks);
+            if want.fits(item.source, item.tag) {
+                return (Some(index), compared);
             }
             index = self.links[index as usize].newer;
         }
-        (None, looks)
+        (None, compared)
     }
 
     /// Whether there are more messages than chains are meant for.

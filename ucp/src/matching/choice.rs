@@ -2,7 +2,7 @@
 
 use bowline_base::config::Choice as _;
 
-use super::any::AnyIndexed;
+use super::any::{AnyIndexed, match_engine_inside};
 use super::{
     ArrayIndex, CubeIndex, Grown, Growth, HashIndex, Index as _, Indexed, ItemId, MatchEngine,
     Shape, TreeIndex, Want,
@@ -55,7 +55,8 @@ impl EngineKind {
             Self::Hashed => "a hash of rank and tag".to_owned(),
             Self::Nd => {
                 let Shape { dimensions, bits } = Shape::for_ranks(ranks);
-                format!("{dimensions} dimensions of rank, {} wide", 1u32 << bits)
+                let ranks = Shape::LEAF_RANKS;
+                format!("{dimensions} dimensions of blocks of {ranks} ranks, {} wide", 1u32 << bits)
             }
         };
         format!("a list; from its first long search on, {index}")
@@ -83,24 +84,24 @@ impl Engine {
     }
 
     fn growing(kind: EngineKind, ranks: u32, growth: Growth) -> Self {
-        let (make, looks): (fn(u32) -> AnyIndexed, u32) = match kind {
+        let (make, break_even): (fn(u32) -> AnyIndexed, u32) = match kind {
             EngineKind::List => return Self { grown: Grown::list(), kind },
             EngineKind::Auto | EngineKind::Hashed => {
-                (|_| AnyIndexed::Hashed(Indexed::new(HashIndex::new())), HashIndex::LOOKS)
+                (|_| AnyIndexed::Hashed(Indexed::new(HashIndex::new())), HashIndex::BREAK_EVEN)
             }
             EngineKind::Array => {
-                (|n| AnyIndexed::Array(Indexed::new(ArrayIndex::new(n))), ArrayIndex::LOOKS)
+                (|n| AnyIndexed::Array(Indexed::new(ArrayIndex::new(n))), ArrayIndex::BREAK_EVEN)
             }
             EngineKind::FourD => {
-                (|n| AnyIndexed::FourD(Indexed::new(CubeIndex::new(n))), CubeIndex::LOOKS)
+                (|n| AnyIndexed::FourD(Indexed::new(CubeIndex::new(n))), CubeIndex::BREAK_EVEN)
             }
             EngineKind::Nd => {
-                (|n| AnyIndexed::Nd(Indexed::new(TreeIndex::new(n))), TreeIndex::LOOKS)
+                (|n| AnyIndexed::Nd(Indexed::new(TreeIndex::new(n))), TreeIndex::BREAK_EVEN)
             }
         };
         let grown = match growth {
             Growth::Always => Grown::new(make(ranks), growth),
-            _ => Grown::growing(make, ranks, looks, growth),
+            _ => Grown::growing(make, ranks, break_even, growth),
         };
         Self { grown, kind }
     }
@@ -117,74 +118,30 @@ impl Engine {
         self.grown.post_plain(want, value)
     }
 
+    /// [`MatchEngine::arrive`] where there is no index and the oldest receive fits; `None` says nothing of the
+    /// others.
+    #[inline(always)]
+    pub(crate) fn arrive_first(&mut self, source: u32, tag: u64) -> Option<u64> {
+        self.grown.arrive_first(source, tag)
+    }
+
+    /// Entries for which there is memory.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.grown.held()
+    }
+
     /// Its kind.
     pub const fn kind(&self) -> EngineKind {
         self.kind
     }
 }
 
-impl MatchEngine for Engine {
-    #[inline(always)]
-    fn post(&mut self, want: Want, value: u64) -> ItemId {
-        self.grown.post(want, value)
-    }
-
-    #[inline(always)]
-    fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
-        self.grown.arrive(source, tag)
-    }
-
-    fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64> {
-        self.grown.arrive_quietly(source, tag)
-    }
-
-    #[inline(always)]
-    fn add_unexpected(&mut self, source: u32, tag: u64, value: u64) {
-        self.grown.add_unexpected(source, tag, value);
-    }
-
-    #[inline(always)]
-    fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
-        self.grown.take_unexpected(want)
-    }
-
-    fn find_unexpected(&mut self, want: &Want) -> Option<u64> {
-        self.grown.find_unexpected(want)
-    }
-
-    fn remove_unexpected(
-        &mut self,
-        source: u32,
-        tag: u64,
-        which: &mut dyn FnMut(u64) -> bool,
-    ) -> Option<u64> {
-        self.grown.remove_unexpected(source, tag, which)
-    }
-
-    fn remove_posted(&mut self, item: ItemId, value: u64) -> bool {
-        self.grown.remove_posted(item, value)
-    }
-
-    fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>) {
-        self.grown.remove_posted_where(which, out);
-    }
-
-    #[inline(always)]
-    fn unexpected_len(&self) -> usize {
-        self.grown.unexpected_len()
-    }
-
-    #[inline(always)]
-    fn posted_len(&self) -> usize {
-        self.grown.posted_len()
-    }
-
-    #[inline(always)]
-    fn is_empty(&self) -> bool {
-        self.grown.is_empty()
-    }
-
-    fn unexpected_values(&self, out: &mut Vec<u64>) {
-        self.grown.unexpected_values(out);
-    }
+macro_rules! grown {
+    ($of:expr, $engine:ident => $do:expr) => {{
+        let Engine { grown: $engine, .. } = $of;
+        $do
+    }};
 }
+
+match_engine_inside!(Engine, grown);

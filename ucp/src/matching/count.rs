@@ -16,7 +16,7 @@ pub enum QueueKind {
     Unexpected,
 }
 
-/// Who is told what an engine does.
+/// What is called with what an engine does.
 pub trait Count: Default + Debug + Send {
     /// `pointers` were followed.
     fn visit(&mut self, pointers: u32);
@@ -56,18 +56,6 @@ pub struct Searches {
     pub lengths: u64,
     /// Greatest length at a search (the thesis's MQL).
     pub longest: u64,
-}
-
-impl Searches {
-    /// Pointers followed in the average search: one process's part of the thesis's ASL and MASL.
-    pub fn average_search(&self) -> f64 {
-        self.visits as f64 / self.searches.max(1) as f64
-    }
-
-    /// Average length of the queue at a search (the thesis's AQL).
-    pub fn average_length(&self) -> f64 {
-        self.lengths as f64 / self.searches.max(1) as f64
-    }
 }
 
 /// Counts everything.

@@ -18,18 +18,26 @@
 //! might do for all of that nevertheless, it is tried again after 1, 2, 4, ... 1024 such periods,
 //! twice as many each time that it has failed.
 //!
+//! Where a period ends, memory that short queues do not need is given back, whichever of the two it is:
+//! an engine in which nothing waits holds less than a megabyte, whatever waited in it.
+//!
 //! [`Growth`] says how much has to be paid first: an engine that somebody has asked for by its name
-//! grows at the first long search. Every engine of a space is of this kind, so that what happens
+//! grows at the first long search. An index is of no use where most receives would be in one list of it as well; whether
+//! they would is asked again when long searches have cost many times as much as the question. Every engine of a space is of this kind, so that what happens
 //! while queues are short is the same for all of them.
 
 use super::count::{Count, Off};
 use super::list::ListEngine;
-use super::pool::{Fifo, Pool};
+use super::pool::{EntryPool, Fifo};
 use super::{ItemId, MatchEngine, Want};
 
 /// Entries looked at in long searches for which an entry may be entered into the index. Entering it
 /// costs more, but a program that needs it once needs it again.
 const ENTER: u64 = 4;
+
+/// Entries looked at in long searches, for each that is posted, before an engine that would not be helped by its
+/// index asks again whether it would be: the question looks at every receive.
+const AGAIN: u64 = 32;
 
 /// Entries at once that make a period one of long queues.
 const MANY: usize = 16;
@@ -40,7 +48,7 @@ const LONGEST_TRUST: u32 = 1024;
 /// What a list can grow into.
 pub trait Grows: MatchEngine {
     /// Entries that a list looks at in the time that this engine takes for a match.
-    fn looks(&self) -> u32;
+    fn break_even(&self) -> u32;
     /// Whether it has a place of its own for a receive for `want`, or has to search for that as
     /// long as a list does.
     fn helps(&self) -> fn(&Want) -> bool;
@@ -48,12 +56,17 @@ pub trait Grows: MatchEngine {
     fn take_over(&mut self, entries: Entries);
     /// Gives the entries' memory away. It is empty.
     fn give_up(&mut self) -> Entries;
+    /// Gives memory back that short queues do not need. It is empty.
+    fn emptied(&mut self);
+    /// Entries for which there is memory.
+    #[cfg(test)]
+    fn held(&self) -> usize;
 }
 
 /// The entries of a list engine on their way to an index, or of an empty index on their way back.
 #[derive(Debug)]
 pub struct Entries {
-    pub(super) pool: Pool,
+    pub(super) pool: EntryPool,
     pub(super) posted: Fifo,
     pub(super) unexpected: Fifo,
 }
@@ -79,16 +92,22 @@ pub struct Grown<B: Grows, C: Count = Off> {
     /// Entries that came since costs were weighed.
     placed: u32,
     /// A search that looks at more entries than this is a long one.
-    patience: u32,
+    break_even: u32,
     growth: Growth,
     /// Whether this period had long queues.
     many: bool,
-    /// Entries looked at in long searches since costs were weighed.
+    /// A signal handler has ended the period by taking the last entry.
+    ended: bool,
+    /// Entries to be looked at in long searches before receives are asked again whether an index helps them.
+    again: u32,
+    /// Entries looked at in them since costs were weighed.
     long: u64,
     /// Long-queued periods until a list is tried, and how many that were the last time.
     trust: u32,
     trusted: u32,
-    growths: u64,
+    growths: u32,
+    /// How many times an index would not have helped.
+    refusals: u32,
     /// The index, while it is a list.
     spare: Spare<B>,
 }
@@ -117,17 +136,17 @@ impl<B> Spare<B> {
 impl<B: Grows, C: Count> Grown<B, C> {
     /// An empty engine with the empty index `index`.
     pub fn new(index: B, growth: Growth) -> Self {
-        let (patience, index) = (index.looks(), Box::new(index));
+        let (break_even, index) = (index.break_even(), Box::new(index));
         match growth {
-            Growth::Always => Self::with(Some(index), Spare::None, patience, growth),
-            _ => Self::with(None, Spare::Kept(index), patience, growth),
+            Growth::Always => Self::with(Some(index), Spare::None, break_even, growth),
+            _ => Self::with(None, Spare::Kept(index), break_even, growth),
         }
     }
 
-    /// The same with an index that `make` makes for `ranks` ranks when it is needed, and that looks at
-    /// `looks` entries in the time of a match. Not for [`Growth::Always`], which needs it at once.
-    pub fn growing(make: fn(u32) -> B, ranks: u32, looks: u32, growth: Growth) -> Self {
-        Self::with(None, Spare::Unmade(make, ranks), looks, growth)
+    /// The same with an index that `make` makes for `ranks` ranks when it is needed, and whose matches take as
+    /// long as those of a list of `break_even` entries. Not for [`Growth::Always`], which needs it at once.
+    pub fn growing(make: fn(u32) -> B, ranks: u32, break_even: u32, growth: Growth) -> Self {
+        Self::with(None, Spare::Unmade(make, ranks), break_even, growth)
     }
 
     /// A list that stays one.
@@ -135,18 +154,22 @@ impl<B: Grows, C: Count> Grown<B, C> {
         Self::with(None, Spare::None, u32::MAX, Growth::Weighed)
     }
 
-    fn with(index: Option<Box<B>>, spare: Spare<B>, patience: u32, growth: Growth) -> Self {
+    fn with(index: Option<Box<B>>, spare: Spare<B>, break_even: u32, growth: Growth) -> Self {
+        let list = if index.is_some() { ListEngine::away() } else { ListEngine::new() };
         Self {
             index,
-            list: ListEngine::new(),
+            list,
             placed: 0,
-            patience,
+            break_even,
             growth,
             many: false,
+            ended: false,
+            again: 0,
             long: 0,
             trust: 0,
             trusted: 0,
             growths: 0,
+            refusals: 0,
             spare,
         }
     }
@@ -159,39 +182,56 @@ impl<B: Grows, C: Count> Grown<B, C> {
         }
     }
 
-    /// How many times it has grown.
-    pub const fn growths(&self) -> u64 {
-        self.growths
+    /// Entries for which there is memory.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.list.held() + self.index.as_ref().map_or(0, |index| index.held())
     }
 
-    /// The list was searched along `looks` entries; what was found is out of it already.
+    /// How many times it has grown.
+    pub const fn growths(&self) -> u64 {
+        self.growths as u64
+    }
+
+    /// How many times it has looked at all receives and stayed a list.
+    pub const fn refusals(&self) -> u64 {
+        self.refusals as u64
+    }
+
+    /// The list was searched along `compared` entries; what was found is out of it already.
     #[cold]
     #[inline(never)]
-    fn searched_long(&mut self, looks: u32) {
+    fn searched_long(&mut self, compared: u32) {
         let entries = (self.list.posted_len() + self.list.unexpected_len()) as u64;
-        if self.growth == Growth::Weighed && !self.long_enough(looks, entries) || entries == 0 {
+        if !self.long_enough(compared, entries) || entries == 0 {
             return;
         }
         (self.long, self.placed) = (0, 0);
         let Some(mut index) = self.spare.take() else { return };
         // Searches for what an index has to keep in one list as well stay as long as they are.
-        let helped = self.list.posted_that(index.helps());
-        if 2 * helped + self.list.unexpected_len() <= self.list.posted_len() {
+        let (helped, posted) = (self.list.posted_that(index.helps()), self.list.posted_len());
+        if 3 * helped + self.list.unexpected_len() <= posted {
             self.spare = Spare::Kept(index);
+            self.again = u32::try_from(AGAIN * posted as u64).unwrap_or(u32::MAX);
+            self.refusals = self.refusals.saturating_add(1);
             return;
         }
-        index.take_over(self.list.surrender());
+        self.again = 0;
+        index.take_over(self.list.hand_over());
         self.index = Some(index);
-        self.growths += 1;
+        self.growths = self.growths.saturating_add(1);
         self.many = true;
         self.trusted = (2 * self.trusted).clamp(1, LONGEST_TRUST);
         self.trust = self.trusted;
     }
 
-    /// Whether long searches, the last one along `looks` entries, have cost enough.
-    fn long_enough(&mut self, looks: u32, entries: u64) -> bool {
-        self.long += u64::from(looks);
-        let meanwhile = u64::from(self.patience) * u64::from(self.placed);
+    /// Whether long searches, the last one along `compared` entries, have cost enough.
+    fn long_enough(&mut self, compared: u32, entries: u64) -> bool {
+        self.long += u64::from(compared);
+        if self.growth != Growth::Weighed || self.long < u64::from(self.again) {
+            return self.long >= u64::from(self.again);
+        }
+        let meanwhile = u64::from(self.break_even) * u64::from(self.placed);
         let enough = self.long > ENTER * entries + meanwhile;
         if !enough && self.long < meanwhile / 2 {
             (self.long, self.placed) = (0, 0);
@@ -210,6 +250,10 @@ impl<B: Grows, C: Count> Grown<B, C> {
 
     #[inline(never)]
     fn period_ends(&mut self) {
+        self.ended = false;
+        if let Some(index) = &mut self.index {
+            index.emptied();
+        }
         if self.growth == Growth::Always {
             return;
         }
@@ -231,15 +275,18 @@ impl<B: Grows, C: Count> Grown<B, C> {
 
     #[inline]
     fn gained_one(&mut self) {
+        if self.many {
+            return;
+        }
         if let Some(index) = &self.index {
-            self.many |= index.posted_len() + index.unexpected_len() >= MANY;
+            self.many = index.posted_len() + index.unexpected_len() >= MANY;
         }
     }
 
-    /// Whether a receive can be posted without a search: no message waits, and there is no index.
+    /// Whether a receive can be posted without a search: no message waits, and the entries are in a small list.
     #[inline(always)]
     pub(super) fn is_plain(&self) -> bool {
-        self.index.is_none() && self.list.unexpected_len() == 0
+        self.list.is_small() && self.list.unexpected_len() == 0
     }
 
     /// [`MatchEngine::post`] while there is no index.
@@ -249,68 +296,133 @@ impl<B: Grows, C: Count> Grown<B, C> {
         self.list.post(want, value)
     }
 
-    /// [`MatchEngine::post`] while there is an index.
+    /// [`MatchEngine::arrive`] where the list is small and the oldest receive fits.
+    #[inline(always)]
+    pub(super) fn arrive_first(&mut self, source: u32, tag: u64) -> Option<u64> {
+        if self.list.is_small() { self.list.arrive_first(source, tag) } else { None }
+    }
+
+    /// [`MatchEngine::post`] where the list is not small.
     #[inline(never)]
-    fn post_indexed(&mut self, want: Want, value: u64) -> ItemId {
-        let Some(index) = &mut self.index else { return ItemId::NONE };
+    fn post_many(&mut self, want: Want, value: u64) -> ItemId {
+        if self.ended {
+            return self.post_next(want, value);
+        }
+        let Some(index) = &mut self.index else { return self.post_large(want, value) };
         let item = index.post(want, value);
         self.gained_one();
         item
     }
 
-    /// [`MatchEngine::add_unexpected`] while there is an index.
+    /// [`MatchEngine::post`] where a signal handler has ended the period.
+    #[cold]
     #[inline(never)]
-    fn add_indexed(&mut self, source: u32, tag: u64, value: u64) {
-        if let Some(index) = &mut self.index {
-            index.add_unexpected(source, tag, value);
-            self.gained_one();
+    fn post_next(&mut self, want: Want, value: u64) -> ItemId {
+        self.ended = false;
+        if self.index.as_ref().is_some_and(|index| index.is_empty()) {
+            self.period_ends();
         }
+        self.post(want, value)
     }
 
-    /// [`MatchEngine::arrive`] while there is an index.
+    /// [`MatchEngine::post`] where the list is large.
+    #[cold]
     #[inline(never)]
-    fn arrive_indexed(&mut self, source: u32, tag: u64) -> Option<u64> {
-        let found = self.index.as_mut().and_then(|index| index.arrive(source, tag));
+    fn post_large(&mut self, want: Want, value: u64) -> ItemId {
+        // The last entry may have been taken by a signal handler, which frees nothing.
+        self.list.lost_one();
+        self.post_plain(want, value)
+    }
+
+    /// [`MatchEngine::add_unexpected`] then.
+    #[cold]
+    #[inline(never)]
+    fn add_large(&mut self, source: u32, tag: u64, value: u64) {
+        self.placed = self.placed.wrapping_add(1);
+        self.list.add_unexpected(source, tag, value);
+    }
+
+    /// [`MatchEngine::add_unexpected`] where the list is not small.
+    #[inline(never)]
+    fn add_many(&mut self, source: u32, tag: u64, value: u64) {
+        let Some(index) = &mut self.index else { return self.add_large(source, tag, value) };
+        index.add_unexpected(source, tag, value);
+        self.gained_one();
+    }
+
+    /// [`MatchEngine::arrive`] where the list is not small.
+    #[inline(never)]
+    fn arrive_many(&mut self, source: u32, tag: u64) -> Option<u64> {
+        let Some(index) = &mut self.index else { return self.arrive_further(source, tag) };
+        let found = index.arrive(source, tag);
         self.took(found)
     }
 
-    /// [`MatchEngine::take_unexpected`] while there is an index.
+    /// [`MatchEngine::arrive`] where the list is searched.
     #[inline(never)]
-    fn take_indexed(&mut self, want: &Want) -> Option<u64> {
-        let found = self.index.as_mut().and_then(|index| index.take_unexpected(want));
+    fn arrive_further(&mut self, source: u32, tag: u64) -> Option<u64> {
+        let (found, compared) = self.list.arrive_counting(source, tag);
+        self.searched(compared);
+        found
+    }
+
+    /// [`MatchEngine::take_unexpected`] where the list is not small.
+    #[inline(never)]
+    fn take_many(&mut self, want: &Want) -> Option<u64> {
+        let Some(index) = &mut self.index else { return self.take_further(want) };
+        let found = index.take_unexpected(want);
         self.took(found)
+    }
+
+    /// [`MatchEngine::take_unexpected`] where the list is searched.
+    #[inline(never)]
+    fn take_further(&mut self, want: &Want) -> Option<u64> {
+        let (found, compared) = self.list.take_counting(want);
+        self.searched(compared);
+        found
+    }
+
+    /// The list was searched along `compared` entries; what was found is out of it already.
+    #[inline(always)]
+    fn searched(&mut self, compared: u32) {
+        if compared > self.break_even {
+            self.searched_long(compared);
+        }
+        self.list.lost_one();
     }
 }
 
 impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
     #[inline(always)]
     fn post(&mut self, want: Want, value: u64) -> ItemId {
-        if self.index.is_some() {
-            return self.post_indexed(want, value);
+        if !self.list.is_small() {
+            return self.post_many(want, value);
         }
         self.post_plain(want, value)
     }
 
     #[inline(always)]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
-        if self.index.is_some() {
-            return self.arrive_indexed(source, tag);
+        if !self.list.is_small() {
+            return self.arrive_many(source, tag);
         }
-        let (found, looks) = self.list.arrive_looking(source, tag);
-        if looks > self.patience {
-            self.searched_long(looks);
+        match self.list.arrive_first(source, tag) {
+            None => self.arrive_further(source, tag),
+            found => found,
         }
-        found
     }
 
     fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64> {
-        if self.index.is_some() { None } else { self.list.arrive_looking(source, tag).0 }
+        let Some(index) = &mut self.index else { return self.list.arrive_quietly(source, tag) };
+        let found = index.arrive_quietly(source, tag);
+        self.ended |= found.is_some() && index.is_empty();
+        found
     }
 
     #[inline(always)]
     fn add_unexpected(&mut self, source: u32, tag: u64, value: u64) {
-        if self.index.is_some() {
-            return self.add_indexed(source, tag, value);
+        if !self.list.is_small() {
+            return self.add_many(source, tag, value);
         }
         self.placed = self.placed.wrapping_add(1);
         self.list.add_unexpected(source, tag, value);
@@ -318,12 +430,12 @@ impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
 
     #[inline(always)]
     fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
-        if self.index.is_some() {
-            return self.take_indexed(want);
+        if !self.list.is_small() {
+            return self.take_many(want);
         }
-        let (found, looks) = self.list.take_looking(want);
-        if looks > self.patience {
-            self.searched_long(looks);
+        let (found, compared) = self.list.take_counting(want);
+        if compared > self.break_even {
+            self.searched_long(compared);
         }
         found
     }
@@ -332,9 +444,9 @@ impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
         if let Some(index) = &mut self.index {
             return index.find_unexpected(want);
         }
-        let (found, looks) = self.list.find_looking(want);
-        if looks > self.patience {
-            self.searched_long(looks);
+        let (found, compared) = self.list.find_counting(want);
+        if compared > self.break_even {
+            self.searched_long(compared);
         }
         found
     }
@@ -346,7 +458,9 @@ impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
         which: &mut dyn FnMut(u64) -> bool,
     ) -> Option<u64> {
         let Some(index) = &mut self.index else {
-            return self.list.remove_unexpected(source, tag, which);
+            let found = self.list.remove_unexpected(source, tag, which);
+            self.list.lost_one();
+            return found;
         };
         let found = index.remove_unexpected(source, tag, which);
         self.took(found)
@@ -354,7 +468,9 @@ impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
 
     fn remove_posted(&mut self, item: ItemId, value: u64) -> bool {
         let Some(index) = &mut self.index else {
-            return self.list.remove_posted(item, value);
+            let removed = self.list.remove_posted(item, value);
+            self.list.lost_one();
+            return removed;
         };
         let removed = index.remove_posted(item, value);
         self.took(removed.then_some(value)).is_some()
@@ -362,7 +478,8 @@ impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
 
     fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>) {
         let Some(index) = &mut self.index else {
-            return self.list.remove_posted_where(which, out);
+            self.list.remove_posted_where(which, out);
+            return self.list.lost_one();
         };
         let before = out.len();
         index.remove_posted_where(which, out);
@@ -388,7 +505,7 @@ impl<B: Grows, C: Count> MatchEngine for Grown<B, C> {
     #[inline(always)]
     fn is_empty(&self) -> bool {
         // An index that is kept while it is empty goes with the next message: not worth asking.
-        self.index.is_none() && self.list.is_empty()
+        self.list.is_small() && self.list.is_empty()
     }
 
     fn unexpected_values(&self, out: &mut Vec<u64>) {

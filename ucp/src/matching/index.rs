@@ -28,6 +28,8 @@ impl Leaves {
         }
         let leaf = u32::try_from(self.all.len()).ok().filter(|&leaf| leaf != END);
         self.all.push(Leaf::EMPTY);
+        // There is space for all when they are dropped, which allocates nothing.
+        self.free.reserve(self.all.len());
         leaf.expect("fewer leaves than entries")
     }
 

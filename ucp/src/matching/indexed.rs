@@ -5,7 +5,7 @@
 //!   receive that fits several leaves ──────────────────────────► wild, one list
 //! ```
 //! Both queues hang on the same leaf, because of the five things that a program does with them
-//! (J. A. Zounmevo, thesis, Queen's University 2014, section 4.3.1):
+//! (J. A. Zounmevo, thesis, Queen's University 2014, section 4.2.3):
 //!
 //! | event | searches | and if it finds nothing |
 //! |---|---|---|
@@ -29,10 +29,10 @@
 //! published.
 //!
 //! `indexed/engine.rs` is what an engine does, `indexed/wild.rs` how entries of several leaves are
-//! found, `indexed/anew.rs` what moves or renumbers all entries at once. Nothing here knows of
+//! found, `indexed/all.rs` what concerns all entries at once. Nothing here knows of
 //! communicators: one engine is one matching space.
 
-mod anew;
+mod all;
 mod engine;
 mod wild;
 
@@ -40,24 +40,36 @@ use std::fmt::Debug;
 
 use super::Want;
 use super::chains::Chains;
-use super::count::{Count, Off};
-use super::pool::{END, Fifo, Found, Pool};
+use super::count::{Count, Off, QueueKind};
+use super::pool::{END, EntryPool, InRing, NUMBERS};
 
-/// The two lists of a leaf.
+/// The two rings of a leaf: the last entry of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    pub(super) posted: Fifo,
-    pub(super) unexpected: Fifo,
+    posted: u32,
+    unexpected: u32,
 }
 
 impl Leaf {
     /// Nothing in it.
-    pub const EMPTY: Self = Self { posted: Fifo::EMPTY, unexpected: Fifo::EMPTY };
+    pub const EMPTY: Self = Self { posted: END, unexpected: END };
 
-    /// Whether nothing is in it.
+    /// The ring of a queue.
     #[inline(always)]
-    pub const fn is_empty(&self) -> bool {
-        self.posted.is_empty() && self.unexpected.is_empty()
+    pub const fn ring(&self, queue: QueueKind) -> u32 {
+        match queue {
+            QueueKind::Posted => self.posted,
+            QueueKind::Unexpected => self.unexpected,
+        }
+    }
+
+    /// The same, to be written.
+    #[inline(always)]
+    pub const fn set_ring(&mut self, queue: QueueKind, last: u32) {
+        match queue {
+            QueueKind::Posted => self.posted = last,
+            QueueKind::Unexpected => self.unexpected = last,
+        }
     }
 }
 
@@ -89,8 +101,11 @@ pub trait Index: Debug + Send {
     /// Whether receives that fit several leaves find their messages along chains.
     const CHAINS: bool;
 
+    /// Whether leaves that are empty are released.
+    const RELEASES: bool;
+
     /// Entries that a list looks at in the time that this index takes for a match.
-    const LOOKS: u32;
+    const BREAK_EVEN: u32;
 
     /// Which receives a receive for `want` is among.
     fn class(want: &Want) -> Class;
@@ -105,32 +120,40 @@ pub trait Index: Debug + Send {
     ) -> Option<u32>;
 
     /// Makes the leaf that `find` has missed on `path`.
-    fn insert(&mut self, rank: u32, tag: u64, path: &Self::Path, count: &mut impl Count) -> u32;
+    fn insert(
+        &mut self,
+        pool: &mut EntryPool,
+        rank: u32,
+        tag: u64,
+        path: &Self::Path,
+        count: &mut impl Count,
+    ) -> u32;
 
-    /// The leaf `find` has found on `path` is empty.
+    /// The leaf `find` has found on `path` is empty. Signal handlers call this: it allocates and frees no memory.
     fn release(&mut self, path: &Self::Path, leaf: u32, count: &mut impl Count);
 
-    /// A leaf.
-    fn leaf(&self, leaf: u32) -> &Leaf;
+    /// A leaf's ring of a queue: the number of its last entry.
+    fn ring(&self, pool: &EntryPool, leaf: u32, queue: QueueKind) -> u32;
 
-    /// A leaf.
-    fn leaf_mut(&mut self, leaf: u32) -> &mut Leaf;
+    /// The same, to be written.
+    fn set_ring(&mut self, pool: &mut EntryPool, leaf: u32, queue: QueueKind, last: u32);
 
-    /// Every leaf that may hold something.
-    fn each(&self, visit: &mut dyn FnMut(u32));
+    /// Every ring that may hold entries of a queue.
+    fn each(&self, pool: &EntryPool, queue: QueueKind, visit: &mut dyn FnMut(u32));
 
-    /// Whether `entries` entries are more than the index should hold as it is.
+    /// It is empty, and is to hold the entries of `pool`.
+    fn begin(&mut self, pool: &mut EntryPool) {
+        let _ = pool;
+    }
+
+    /// An entry came: what grows with the entries does.
     #[inline(always)]
-    fn crowded(&self, entries: usize) -> bool {
-        let _ = entries;
-        false
+    fn grow(&mut self, pool: &mut EntryPool) {
+        let _ = pool;
     }
 
-    /// Makes room for `entries` entries. All leaves are empty then, and the engine enters
-    /// everything anew.
-    fn grow(&mut self, entries: usize, count: &mut impl Count) {
-        let _ = (entries, count);
-    }
+    /// It is empty: memory that short queues do not need is given back.
+    fn emptied(&mut self, count: &mut impl Count);
 }
 
 /// Where the last failed search ended.
@@ -145,9 +168,10 @@ struct Spot<P> {
 /// The engine. See the module's text.
 #[derive(Debug)]
 pub struct Indexed<I: Index, C: Count = Off> {
-    pub(super) pool: Pool,
+    pub(super) pool: EntryPool,
     index: I,
-    wild: Fifo,
+    /// A ring.
+    wild: u32,
     /// Posted receives of the classes `Tag` and `Source`.
     by_tag: u32,
     by_source: u32,
@@ -167,9 +191,9 @@ impl<I: Index, C: Count> Indexed<I, C> {
     /// An empty engine.
     pub fn new(index: I) -> Self {
         Self {
-            pool: Pool::default(),
+            pool: EntryPool::default(),
             index,
-            wild: Fifo::EMPTY,
+            wild: END,
             by_tag: 0,
             by_source: 0,
             chains: Vec::new(),
@@ -185,7 +209,7 @@ impl<I: Index, C: Count> Indexed<I, C> {
     /// An empty engine whose sequence numbers are nearly used up.
     #[cfg(test)]
     pub(super) fn nearly_numbered_up(index: I) -> Self {
-        Self { next: u32::MAX - 20, ..Self::new(index) }
+        Self { next: NUMBERS - 20, ..Self::new(index) }
     }
 
     /// What was counted.
@@ -207,31 +231,59 @@ impl<I: Index, C: Count> Indexed<I, C> {
         self.spot.key = None;
         match self.spot.leaf {
             Some(leaf) => leaf,
-            None => self.index.insert(source, tag, &self.spot.path, &mut self.count),
+            None => {
+                let Self { index, pool, spot, count, .. } = self;
+                index.insert(pool, source, tag, &spot.path, count)
+            }
         }
     }
 
     /// The next sequence number.
     #[inline(always)]
     fn next_number(&mut self) -> u32 {
-        if self.next == u32::MAX {
+        if self.next == NUMBERS {
             self.renumber();
         }
         self.next += 1;
         self.next - 1
     }
 
+    /// Appends an entry to a leaf's ring.
+    #[inline(always)]
+    fn append(&mut self, leaf: u32, queue: QueueKind, index: u32) {
+        let last = self.index.ring(&self.pool, leaf, queue);
+        self.pool.append_ring(last, index);
+        self.index.set_ring(&mut self.pool, leaf, queue, index);
+    }
+
+    /// Takes an entry out of a leaf's ring.
+    #[inline(always)]
+    fn unlink(&mut self, leaf: u32, queue: QueueKind, found: InRing) {
+        let left = self.pool.unlink_ring(found);
+        if left != found.last {
+            self.index.set_ring(&mut self.pool, leaf, queue, left);
+        }
+    }
+
+    /// Places an entry, which has its number from the beginning.
+    #[inline(always)]
+    fn place(&mut self, want: Want, value: u64, message: bool) -> u32 {
+        let sequence = self.next_number();
+        let index = self.pool.place(want, value);
+        self.pool.number(index, sequence, message);
+        index
+    }
+
+    /// Enters a receive that was placed by the key of its class.
     #[inline(always)]
     fn enter_posted(&mut self, index: u32, want: &Want) {
-        let sequence = self.next_number();
-        self.pool.number(index, sequence);
-        let leaf = self.list_for(want);
-        let Self { pool, index: leaves, wild, .. } = self;
-        let list = match leaf {
-            Some(leaf) => &mut leaves.leaf_mut(leaf).posted,
-            None => wild,
-        };
-        pool.append(list, index);
+        match self.list_for(want) {
+            Some(leaf) => self.append(leaf, QueueKind::Posted, index),
+            None => {
+                self.pool.append_ring(self.wild, index);
+                self.wild = index;
+            }
+        }
     }
 
     /// The key of the leaf for a receive, unless it is a wild one.
@@ -245,7 +297,16 @@ impl<I: Index, C: Count> Indexed<I, C> {
         }
     }
 
-    /// The list for a receive that is to be entered, and counts it.
+    /// A receive as it is stored: with the key by which it is found. What the masks leave out may be anything.
+    #[inline(always)]
+    fn stored(want: Want) -> Want {
+        match Self::key(&want) {
+            Some((source, tag)) => Want { source, tag, ..want },
+            None => want,
+        }
+    }
+
+    /// The leaf for a receive that is to be entered, and counts it.
     #[inline(always)]
     fn list_for(&mut self, want: &Want) -> Option<u32> {
         self.posted += 1;
@@ -269,11 +330,11 @@ impl<I: Index, C: Count> Indexed<I, C> {
     /// Takes a posted receive out of the list of `leaf`, or out of the wild one. `path` leads to
     /// the leaf.
     #[inline(always)]
-    fn take_receive(&mut self, leaf: Option<u32>, path: &I::Path, found: Found) -> u64 {
+    fn take_receive(&mut self, leaf: Option<u32>, path: &I::Path, found: InRing) -> u64 {
         self.posted -= 1;
         // Mostly there are no others than exact ones, and the entry need not be asked.
         if self.by_tag | self.by_source != 0 {
-            match I::class(&self.pool.get(found.index).want) {
+            match I::class(&self.pool.get(found.index).want()) {
                 Class::Tag => self.by_tag -= 1,
                 Class::Source => self.by_source -= 1,
                 Class::Exact | Class::Wild => {}
@@ -281,12 +342,12 @@ impl<I: Index, C: Count> Indexed<I, C> {
         }
         match leaf {
             Some(leaf) => {
-                self.pool.unlink(&mut self.index.leaf_mut(leaf).posted, found);
+                self.unlink(leaf, QueueKind::Posted, found);
                 self.left(leaf, path, found.index)
             }
             None => {
                 self.spot.key = None;
-                self.pool.unlink(&mut self.wild, found);
+                self.wild = self.pool.unlink_ring(found);
                 self.pool.free(found.index)
             }
         }
@@ -294,11 +355,9 @@ impl<I: Index, C: Count> Indexed<I, C> {
 
     #[inline(always)]
     fn enter_unexpected(&mut self, index: u32, source: u32, tag: u64) {
-        let sequence = self.next_number();
-        self.pool.number(index, sequence);
         self.unexpected += 1;
         let leaf = self.leaf_for(source, tag);
-        self.pool.append(&mut self.index.leaf_mut(leaf).unexpected, index);
+        self.append(leaf, QueueKind::Unexpected, index);
         for chains in &mut self.chains {
             chains.append(index, self.pool.get(index));
         }
@@ -308,66 +367,51 @@ impl<I: Index, C: Count> Indexed<I, C> {
     #[inline(always)]
     fn left(&mut self, leaf: u32, path: &I::Path, index: u32) -> u64 {
         self.spot.key = None;
-        if self.index.leaf(leaf).is_empty() {
-            self.index.release(path, leaf, &mut self.count);
+        if I::RELEASES {
+            let ring = |queue| self.index.ring(&self.pool, leaf, queue);
+            if ring(QueueKind::Posted) & ring(QueueKind::Unexpected) == END {
+                self.index.release(path, leaf, &mut self.count);
+            }
         }
         self.pool.free(index)
     }
 
     #[inline(always)]
-    fn take_message(&mut self, leaf: u32, path: &I::Path, found: Found) -> u64 {
+    fn take_message(&mut self, leaf: u32, path: &I::Path, found: InRing) -> u64 {
         self.unexpected -= 1;
         for chains in &mut self.chains {
             chains.remove(found.index, self.pool.get(found.index));
         }
-        self.pool.unlink(&mut self.index.leaf_mut(leaf).unexpected, found);
+        self.unlink(leaf, QueueKind::Unexpected, found);
         self.left(leaf, path, found.index)
     }
 
     /// Takes a message by its entry's number.
     fn take_arrived(&mut self, index: u32) -> u64 {
-        let Want { source, tag, .. } = self.pool.get(index).want;
+        let Want { source, tag, .. } = self.pool.get(index).want();
         let mut path = I::Path::default();
         let leaf = self.index.find(source, tag, &mut path, &mut Off);
         let leaf = leaf.expect("a message that waits is in a leaf");
-        let list = self.index.leaf(leaf).unexpected;
-        let (found, _) = self.pool.search(list, |_| true);
-        let mut found = found.expect("the leaf of a message that waits is not empty");
-        while found.index != index {
-            found = Found { before: found.index, index: self.pool.get(found.index).next };
-        }
-        self.take_message(leaf, &path, found)
-    }
-
-    /// After an insertion: whether the index holds more than it is made for.
-    #[inline(always)]
-    fn make_room(&mut self) {
-        if self.index.crowded(self.posted + self.unexpected) {
-            self.enter_all_anew();
-        }
+        let last = self.index.ring(&self.pool, leaf, QueueKind::Unexpected);
+        let found = self.pool.find_in_ring(last, index);
+        self.take_message(leaf, &path, found.expect("a message that waits is in its leaf's ring"))
     }
 
     /// Takes back a posted receive, if the entry is one.
     fn withdraw(&mut self, index: u32) -> bool {
         let mut path = I::Path::default();
-        let leaf = match Self::key(&self.pool.get(index).want) {
+        let leaf = match Self::key(&self.pool.get(index).want()) {
             None => None,
             Some((source, tag)) => match self.index.find(source, tag, &mut path, &mut self.count) {
                 None => return false,
                 leaf => leaf,
             },
         };
-        let list = leaf.map_or(self.wild, |leaf| self.index.leaf(leaf).posted);
-        let (mut before, mut at) = (END, list.head);
-        while at != END && at != index {
-            before = at;
-            at = self.pool.get(at).next;
-        }
+        let posted = |leaf| self.index.ring(&self.pool, leaf, QueueKind::Posted);
+        let found = self.pool.find_in_ring(leaf.map_or(self.wild, posted), index);
         self.count.visit(1);
-        if at == END {
-            return false;
-        }
-        self.take_receive(leaf, &path, Found { before, index });
+        let Some(found) = found else { return false };
+        self.take_receive(leaf, &path, found);
         true
     }
 }
@@ -378,5 +422,5 @@ struct Hit {
     sequence: u32,
     /// None: the wild list.
     leaf: Option<u32>,
-    found: Found,
+    found: InRing,
 }

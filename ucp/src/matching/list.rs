@@ -3,7 +3,7 @@
 
 use super::count::{Count, Off, QueueKind};
 use super::grown::Entries;
-use super::pool::{Fifo, Found, Item, Pool};
+use super::pool::{EntryPool, Fifo, Found, Item};
 use super::{ItemId, MatchEngine, Want};
 
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ impl Queue {
 /// Two lists over one pool of entries.
 #[derive(Debug)]
 pub struct ListEngine<C: Count = Off> {
-    pool: Pool,
+    pool: EntryPool,
     posted: Queue,
     unexpected: Queue,
     count: C,
@@ -35,7 +35,7 @@ impl<C: Count> ListEngine<C> {
     /// An empty engine.
     pub fn new() -> Self {
         Self {
-            pool: Pool::default(),
+            pool: EntryPool::default(),
             posted: Queue::EMPTY,
             unexpected: Queue::EMPTY,
             count: C::default(),
@@ -49,14 +49,14 @@ impl<C: Count> ListEngine<C> {
 
     /// How many posted receives are as `which` says.
     pub(super) fn posted_that(&self, which: fn(&Want) -> bool) -> usize {
-        self.pool.walk(self.posted.list).filter(|(_, item)| which(&item.want)).count()
+        self.pool.walk(self.posted.list).filter(|(_, item)| which(&item.want())).count()
     }
 
     /// Gives all entries away.
-    pub(super) fn surrender(&mut self) -> Entries {
+    pub(super) fn hand_over(&mut self) -> Entries {
         let posted = std::mem::replace(&mut self.posted, Queue::EMPTY).list;
         let unexpected = std::mem::replace(&mut self.unexpected, Queue::EMPTY).list;
-        Entries { pool: std::mem::take(&mut self.pool), posted, unexpected }
+        Entries { pool: std::mem::replace(&mut self.pool, EntryPool::away()), posted, unexpected }
     }
 
     /// Takes a pool without entries in use; the engine is empty.
@@ -67,47 +67,81 @@ impl<C: Count> ListEngine<C> {
 
     #[inline(always)]
     fn search(
-        pool: &Pool,
+        pool: &EntryPool,
         queue: &Queue,
         count: &mut C,
         kind: QueueKind,
         fits: impl FnMut(&Item) -> bool,
     ) -> (Option<Found>, u32) {
-        let (found, looks) = pool.search(queue.list, fits);
+        let (found, compared) = pool.search(queue.list, fits);
         // The first entry hangs on the queue itself, whose pointer is not counted, as published.
-        count.visit(looks.saturating_sub(1));
+        count.visit(compared.saturating_sub(1));
         count.searched(kind, queue.len as usize);
-        (found, looks)
+        (found, compared)
+    }
+
+    /// [`MatchEngine::arrive`] where the oldest receive fits; `None` says nothing of the others.
+    #[inline(always)]
+    pub(super) fn arrive_first(&mut self, source: u32, tag: u64) -> Option<u64> {
+        let Self { pool, posted, count, .. } = self;
+        let value = pool.take_first(&mut posted.list, |e| e.fits(source, tag))?;
+        count.searched(QueueKind::Posted, posted.len as usize);
+        posted.len -= 1;
+        Some(value)
     }
 
     /// [`MatchEngine::arrive`], and how many receives were looked at.
     #[inline(always)]
-    pub(super) fn arrive_looking(&mut self, source: u32, tag: u64) -> (Option<u64>, u32) {
+    pub(super) fn arrive_counting(&mut self, source: u32, tag: u64) -> (Option<u64>, u32) {
         let Self { pool, posted, count, .. } = self;
-        let fits = |e: &Item| e.want.fits(source, tag);
-        let (found, looks) = Self::search(pool, posted, count, QueueKind::Posted, fits);
-        (found.map(|found| Self::take(pool, posted, found)), looks)
+        let fits = |e: &Item| e.fits(source, tag);
+        let (found, compared) = Self::search(pool, posted, count, QueueKind::Posted, fits);
+        (found.map(|found| Self::take(pool, posted, found)), compared)
     }
 
     /// [`MatchEngine::take_unexpected`], and how many messages were looked at.
     #[inline(always)]
-    pub(super) fn take_looking(&mut self, want: &Want) -> (Option<u64>, u32) {
+    pub(super) fn take_counting(&mut self, want: &Want) -> (Option<u64>, u32) {
         let Self { pool, unexpected, count, .. } = self;
-        let fits = |e: &Item| want.fits(e.want.source, e.want.tag);
-        let (found, looks) = Self::search(pool, unexpected, count, QueueKind::Unexpected, fits);
-        (found.map(|found| Self::take(pool, unexpected, found)), looks)
+        let fits = |e: &Item| want.fits(e.source, e.tag);
+        let (found, compared) = Self::search(pool, unexpected, count, QueueKind::Unexpected, fits);
+        (found.map(|found| Self::take(pool, unexpected, found)), compared)
     }
 
     /// [`MatchEngine::find_unexpected`], and how many messages were looked at.
-    pub(super) fn find_looking(&mut self, want: &Want) -> (Option<u64>, u32) {
+    pub(super) fn find_counting(&mut self, want: &Want) -> (Option<u64>, u32) {
         let Self { pool, unexpected, count, .. } = self;
-        let fits = |e: &Item| want.fits(e.want.source, e.want.tag);
-        let (found, looks) = Self::search(pool, unexpected, count, QueueKind::Unexpected, fits);
-        (found.map(|found| pool.get(found.index).value), looks)
+        let fits = |e: &Item| want.fits(e.source, e.tag);
+        let (found, compared) = Self::search(pool, unexpected, count, QueueKind::Unexpected, fits);
+        (found.map(|found| pool.get(found.index).value), compared)
+    }
+
+    /// Entries for which there is memory.
+    #[cfg(test)]
+    pub(super) const fn held(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// What a [`Grown`](super::Grown) has whose entries are in its index.
+    pub(super) fn away() -> Self {
+        Self { pool: EntryPool::away(), ..Self::new() }
+    }
+
+    /// Whether the entries are here, and no more than an engine keeps in which nothing waits.
+    #[inline(always)]
+    pub(super) const fn is_small(&self) -> bool {
+        self.pool.is_small()
+    }
+
+    /// An entry may have been taken out: gives the memory of many entries back, if none waits.
+    pub(super) fn lost_one(&mut self) {
+        if self.posted.len | self.unexpected.len == 0 && self.pool.is_large() {
+            self.pool.shrink();
+        }
     }
 
     #[inline(always)]
-    fn take(pool: &mut Pool, queue: &mut Queue, found: Found) -> u64 {
+    fn take(pool: &mut EntryPool, queue: &mut Queue, found: Found) -> u64 {
         pool.unlink(&mut queue.list, found);
         queue.len -= 1;
         pool.free(found.index)
@@ -129,11 +163,11 @@ impl<C: Count> MatchEngine for ListEngine<C> {
 
     #[inline(always)]
     fn arrive(&mut self, source: u32, tag: u64) -> Option<u64> {
-        self.arrive_looking(source, tag).0
+        self.arrive_counting(source, tag).0
     }
 
     fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64> {
-        self.arrive_looking(source, tag).0
+        self.arrive_counting(source, tag).0
     }
 
     #[inline(always)]
@@ -145,11 +179,11 @@ impl<C: Count> MatchEngine for ListEngine<C> {
 
     #[inline(always)]
     fn take_unexpected(&mut self, want: &Want) -> Option<u64> {
-        self.take_looking(want).0
+        self.take_counting(want).0
     }
 
     fn find_unexpected(&mut self, want: &Want) -> Option<u64> {
-        self.find_looking(want).0
+        self.find_counting(want).0
     }
 
     fn remove_unexpected(
@@ -159,7 +193,7 @@ impl<C: Count> MatchEngine for ListEngine<C> {
         which: &mut dyn FnMut(u64) -> bool,
     ) -> Option<u64> {
         let Self { pool, unexpected, count, .. } = self;
-        let is_it = |e: &Item| e.want.source == source && e.want.tag == tag && which(e.value);
+        let is_it = |e: &Item| e.source == source && e.tag == tag && which(e.value);
         let (found, _) = Self::search(pool, unexpected, count, QueueKind::Unexpected, is_it);
         found.map(|found| Self::take(pool, unexpected, found))
     }
@@ -167,7 +201,7 @@ impl<C: Count> MatchEngine for ListEngine<C> {
     fn remove_posted(&mut self, item: ItemId, value: u64) -> bool {
         let Self { pool, posted, count, .. } = self;
         // An entry of this number and value waits here, unless the number means another one now.
-        if pool.look(item.0).is_none_or(|entry| entry.value != value) {
+        if pool.entry(item.0).is_none_or(|entry| entry.value != value) {
             return false;
         }
         let is_it = |e: &Item| e.value == value;
@@ -179,7 +213,7 @@ impl<C: Count> MatchEngine for ListEngine<C> {
         let Self { pool, posted, .. } = self;
         let gone: Vec<u32> = pool
             .walk(posted.list)
-            .filter(|(_, item)| which(&item.want))
+            .filter(|(_, item)| which(&item.want()))
             .map(|(index, _)| index)
             .collect();
         for index in gone {

@@ -1,21 +1,17 @@
-//! Reads and atomics that their transport mostly ends in the call: nothing is allocated for them unless
-//! it does not. The rules are those of [`super`].
+//! Reads and atomics that their transport mostly ends in the call: they have no request unless it does not.
+//! Such a post has the token that the next request will have, and if it stays in flight that request is made.
+//! The rules are those of [`super`].
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
-use bowline_uct::{AtomicOp, AtomicWidth, EpId, Iface, PostError, Posted, RemoteSlice, Token};
+use bowline_uct::{AtomicOp, AtomicWidth, EpId, PostError, Posted, RemoteSlice};
 
-use super::{Kind, Progress, Task, op_error};
+use super::{Progress, op_error};
+use crate::engine::Inner;
 use crate::error::OpError;
 use crate::loan;
-use crate::request::{Body, OneSided, RequestId, Status, token};
-use crate::worker::Inner;
-
-/// How a post that was tried at once ended.
-enum Tried {
-    Done(u64),
-    InFlight,
-}
+use crate::request::{Body, Kind, OneSided, RequestId, Task, token};
+use crate::status::Status;
 
 /// What the caller of an atomic with a result gets.
 fn fetched(progress: Progress) -> Result<Result<u64, RequestId>, OpError> {
@@ -27,7 +23,7 @@ fn fetched(progress: Progress) -> Result<Result<u64, RequestId>, OpError> {
 
 impl Inner {
     /// Begins an atomic whose old value is wanted. Of memory that is mapped it is there in the call,
-    /// after as little as can be: the word's own way to this processor is most of what it takes.
+    /// after as little as can be: the transfer of the word's line to this processor is most of what it takes.
     #[inline]
     pub(crate) fn fetch_at_once(
         &mut self,
@@ -37,123 +33,100 @@ impl Inner {
         (op, width): (AtomicOp, AtomicWidth),
         served: Option<Key>,
     ) -> Result<Result<u64, RequestId>, OpError> {
-        if self.engine.one_sided.is_empty() {
+        let tried = self.may_try().then(|| {
             self.engine.counters.atomics += 1;
-            let (key, _) = self.engine.requests.acquire();
-            let old = self.lanes[lane].iface.atomic_fetch(ep, op, width, at, token(key));
-            if let Ok(Some(old)) = old {
-                self.engine.requests.release(key);
-                return Ok(Ok(old));
-            }
-            let task = Task { lane, ep, at, kind: Kind::Fetch(op, width), served };
-            let tried = old.map(|_| Tried::InFlight);
-            let one = OneSided { rest: 1, ..OneSided::default() };
-            return fetched(self.go_on(key, task, tried, one));
+            let token = token(self.engine.requests.upcoming());
+            self.lanes[lane].iface.atomic_fetch(ep, op, width, at, token)
+        });
+        if let Some(Ok(Some(old))) = tried {
+            return Ok(Ok(old));
         }
-        let task = Task { lane, ep, at, kind: Kind::Fetch(op, width), served };
-        fetched(self.begin_one_sided(task, OneSided::default()))
+        let tried = tried.map(|tried| tried.map(|_| Posted::InFlight));
+        let kind = Kind::Fetch(op, width);
+        fetched(self.go_on(Task { lane, ep, at, kind, served }, tried, OneSided::default()))
     }
 
     /// Begins an atomic without result.
     #[inline]
-    pub(crate) fn change_at_once(&mut self, task: Task) -> Progress {
-        if !self.engine.one_sided.is_empty() {
-            return self.begin_one_sided(task, OneSided::default());
-        }
-        self.engine.counters.atomics += 1;
-        let Task { lane, ep, at, kind, .. } = task;
-        let (key, tried) = self.try_at_once(lane, |iface, _| match kind {
-            Kind::Change(op, width) => {
-                iface.atomic_post(ep, op, width, at).map(|()| Tried::Done(0))
-            }
-            Kind::Put | Kind::Get | Kind::Fetch(..) => Err(PostError::BadArgument),
-        });
-        match tried {
-            Ok(Tried::Done(old)) => self.ended_at_once(key, Ok(old)),
-            tried => self.go_on(key, task, tried, OneSided { rest: 1, ..OneSided::default() }),
-        }
-    }
-
-    /// Begins a read into memory that lies in one piece and is the caller's; gives the buffer back where
-    /// it is for the general way.
-    #[inline]
-    pub(crate) fn begin_read(
-        &mut self,
-        task: Task,
-        mut buffer: RecvBuf,
-    ) -> Result<Progress, RecvBuf> {
-        let longest = self.lanes[task.lane].iface.attr().limits.get.max_zcopy;
-        let length = buffer.len();
-        if !self.engine.one_sided.is_empty() || buffer.is_owned() || length > longest {
-            return Err(buffer);
-        }
-        let Some(to) = loan::of_recv(&mut buffer, 0, length) else { return Err(buffer) };
-        if length == 0 {
-            return Err(buffer);
-        }
-        self.engine.counters.get_zcopy += 1;
-        let Task { lane, ep, at, .. } = task;
-        let (key, tried) = self.try_at_once(lane, |iface, token| {
-            Ok(match iface.get_zcopy(ep, &[to], at, token)? {
-                Posted::Done => Tried::Done(0),
-                Posted::InFlight => Tried::InFlight,
-            })
-        });
-        if matches!(tried, Ok(Tried::Done(_))) {
-            return Ok(self.ended_at_once(key, Ok(0)));
-        }
-        if task.served.is_some() && matches!(tried, Err(PostError::Unsupported)) {
-            self.engine.requests.release(key);
-            return Err(buffer);
-        }
-        let one = OneSided { rest: length, receive: Some(buffer), ..OneSided::default() };
-        Ok(self.go_on(key, task, tried, one))
-    }
-
-    /// Tries a post under the token of a request that is empty yet.
-    #[inline]
-    fn try_at_once(
+    pub(crate) fn change_at_once(
         &mut self,
         lane: usize,
-        post: impl FnOnce(&mut dyn Iface, Token) -> Result<Tried, PostError>,
-    ) -> (Key, Result<Tried, PostError>) {
-        let (key, _) = self.engine.requests.acquire();
-        (key, post(&mut *self.lanes[lane].iface, token(key)))
+        ep: EpId,
+        at: RemoteSlice,
+        (op, width): (AtomicOp, AtomicWidth),
+        served: Option<Key>,
+    ) -> Progress {
+        let tried = self.may_try().then(|| {
+            self.engine.counters.atomics += 1;
+            self.lanes[lane].iface.atomic_post(ep, op, width, at).map(|()| Posted::Done)
+        });
+        if let Some(Ok(_)) = tried {
+            return Progress::Done(Ok(0));
+        }
+        let kind = Kind::Change(op, width);
+        self.go_on(Task { lane, ep, at, kind, served }, tried, OneSided::default())
     }
 
+    /// Tries a read into memory that lies in one piece and is the caller's. `None`: it was not tried.
     #[inline]
-    fn ended_at_once(&mut self, key: Key, outcome: Result<u64, OpError>) -> Progress {
-        self.engine.requests.release(key);
-        Progress::Done(outcome)
+    pub(crate) fn try_read(
+        &mut self,
+        lane: usize,
+        ep: EpId,
+        from: RemoteSlice,
+        buffer: &mut RecvBuf,
+    ) -> Option<Result<Posted, PostError>> {
+        let iface = &mut *self.lanes.get_mut(lane)?.iface;
+        let length = buffer.len();
+        if !self.engine.one_sided.is_empty() || buffer.is_owned() || length == 0 {
+            return None;
+        }
+        let to = loan::of_recv(buffer, 0, length)?;
+        if length > iface.attr().limits.get.max_zcopy {
+            return None;
+        }
+        self.engine.counters.get_zcopy += 1;
+        let token = token(self.engine.requests.upcoming());
+        Some(iface.get_zcopy(ep, &[to], from, token))
     }
 
-    /// Makes the request that a post needs which was not complete in the call.
+    /// Whether a post may be tried under the token of the next request, which is made only if the
+    /// post does not end in the call. Nothing may be queued, by rule 2.
+    #[inline]
+    fn may_try(&self) -> bool {
+        self.engine.one_sided.is_empty()
+    }
+
+    /// Makes the request that a post needs which was not complete in the call, or was not `tried`.
     #[cold]
-    fn go_on(
+    pub(crate) fn go_on(
         &mut self,
-        key: Key,
         task: Task,
-        tried: Result<Tried, PostError>,
+        tried: Option<Result<Posted, PostError>>,
         mut one: OneSided,
     ) -> Progress {
-        match tried {
-            Ok(_) => (one.rest, one.in_flight) = (0, 1),
-            Err(PostError::NoResource) => {
-                self.lanes[task.lane].iface.want_writable(task.ep);
-                self.engine.one_sided.push_back(key);
+        one.rest = match tried {
+            Some(Ok(Posted::Done)) => return Progress::Done(Ok(0)),
+            Some(Ok(Posted::InFlight)) => 0,
+            Some(Err(PostError::NoResource)) => one.receive.as_ref().map_or(1, RecvBuf::len),
+            // One that the transport lacks is posted as the others are, and handed to the memory's owner by that.
+            None => return self.begin_one_sided(task, one),
+            Some(Err(PostError::Unsupported)) if task.served.is_some() => {
+                return self.begin_one_sided(task, one);
             }
-            // It is posted as the others are, and handed to the memory's owner by that.
-            Err(PostError::Unsupported) if task.served.is_some() => {
-                self.engine.requests.release(key);
-                return self.begin_one_sided(task, OneSided::default());
-            }
-            Err(error) => return self.ended_at_once(key, Err(op_error(error))),
-        }
+            Some(Err(error)) => return Progress::Done(Err(op_error(error))),
+        };
+        // It has the name that the post was given as its token: nothing has made a request since.
+        let (key, request) = self.engine.requests.acquire();
         one.task = Some(task);
-        if let Some(request) = self.engine.requests.get_mut(key) {
-            request.body = Body::OneSided(Box::new(one));
-            request.status = Status::NONE;
-            (request.done, request.detached) = (false, false);
+        let queued = one.rest > 0;
+        one.in_flight = u32::from(!queued);
+        request.body = Body::OneSided(Box::new(one));
+        request.status = Status::NONE;
+        (request.done, request.detached) = (false, false);
+        if queued {
+            self.lanes[task.lane].iface.want_writable(task.ep);
+            self.engine.one_sided.push_back(key);
         }
         Progress::Pending(RequestId(key))
     }

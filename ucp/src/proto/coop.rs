@@ -1,6 +1,6 @@
 //! Cooperative copy: receiver and sender copy one message together.
 //!
-//! Where a transport moves data by the processor of whoever asks, a rendezvous leaves one of the two
+//! Where a transport moves data by the processor of the initiator, a rendezvous leaves one of the two
 //! idle: the receiver reads while the sender waits. Here the receiver takes pieces from the front and
 //! the sender from the back, until they meet.
 //!
@@ -16,13 +16,13 @@
 //! Rules.
 //!
 //! 1. *The cursor* ([`Cursor`]) is one word in memory of the receiver's that both sides map. A piece is
-//!    copied only by whoever claimed it. Nobody waits for the other to claim.
+//!    copied only by the side that claimed it. Neither side waits for the other to claim.
 //! 2. The sender writes into the receiver's buffer between a claim and its count of pieces done, or
 //!    its COOP_FIN. So the receiver completes when all is claimed and the sender has done what it
 //!    claimed; and a buffer into which the sender may be writing is not given back, whatever else
 //!    has failed, before that, COOP_FIN or the sender's death. A sender that sees, after a piece,
 //!    that all is claimed sends COOP_FIN at once: if it goes away to compute, nobody waits for it.
-//! 3. The sender need not come: the receiver goes on alone. Whoever is refused by the transport
+//! 3. The sender need not come: the receiver goes on alone. A side that is refused by the transport
 //!    leaves; the sender says in COOP_FIN how far it came, and the receiver does the rest.
 //! 4. A cursor is used for the next message only after COOP_FIN, or the sender's death.
 //! 5. With several messages under way the receiver works at the oldest and the sender at the
@@ -43,21 +43,17 @@ use bowline_uct::{
     Token,
 };
 
-use super::registry::Keeps;
-use super::rendezvous::{Offer, receive_of, writes_no_more};
-use super::table::{Op, SelectionContext};
-use super::{Life, Protocol, Receiver, Receiving};
 use crate::action::Action;
 use crate::address::COOPERATES;
-use crate::async_progress::ROOM;
-use crate::engine::Engine;
+use crate::engine::life::{Keeps, Life, Offer};
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
-use crate::lanes::Lane;
 use crate::loan;
-use crate::peer::PeerIndex;
-use crate::request::Fetch;
-use crate::wire::{self, CoopRequest};
-use crate::worker::Inner;
+use crate::peer::{PeerIndex, writes_no_more};
+use crate::protocol::{Protocol, Receiving};
+use crate::request::receive_of;
+use crate::state::async_state::{READY, RESERVE};
+use crate::wire::{self, CoopRequest, WireKey};
 
 pub(crate) use help::Help;
 
@@ -73,15 +69,15 @@ const PIECES: u64 = 16;
 
 /// What sharing a message needs of a lane: it reads and writes any memory of the peer by this
 /// processor, and allocates memory that both map.
-pub(super) const SHARING: Caps = Caps::GET_ZCOPY
+pub(crate) const SHARING: Caps = Caps::GET_ZCOPY
     .union(Caps::PUT_ZCOPY)
     .union(Caps::RMA_REGISTERED)
     .union(Caps::ATOMIC_CPU)
     .union(Caps::RKEY_PTR);
 
-/// Whether messages over a lane with these capabilities can be copied by both sides.
+/// Whether messages over a lane with these capabilities can be copied by both sides, each in its call.
 pub(crate) fn can_share(caps: Caps) -> bool {
-    caps.contains(SHARING) && !caps.intersects(Caps::EXPOSE | Caps::LOOPBACK)
+    caps.contains(SHARING) && !caps.intersects(Caps::EXPOSE | Caps::CARRIES | Caps::LOOPBACK)
 }
 
 /// The shortest message worth sharing: two pieces.
@@ -92,28 +88,35 @@ const SHARE: f64 = 0.55;
 
 /// Nanoseconds of the engine's own work when two sides share a message: claims, and a look at other
 /// traffic between pieces.
-const TURNS: f64 = 900.0;
-
-/// A key as it travels, and how long it is.
-type PackedKey = ([u8; wire::MAX_RKEY], u8);
+const CLAIMS: f64 = 900.0;
 
 /// The receiver reads the message from the front and the sender writes it from the back.
-pub(crate) static COOP: Protocol = Protocol { name: "rndv/shared", rendezvous: true, life: &Coop };
-
-struct Coop;
-
-impl Life for Coop {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
+pub(crate) static COOP: Protocol = Protocol {
+    copiers: 2.0,
+    ..Protocol::rendezvous("rndv/shared", |op, context| {
         let get = context.get();
         let halves = Line { per_byte: get.per_byte * SHARE, ..get };
         let start = context.conditions.cooperate.unwrap_or(SMALLEST_SHARED);
-        let line = context.envelope(op).plus(context.message()).plus(halves).plus_constant(TURNS);
+        let line = context.envelope(op).plus(context.message()).plus(halves).plus_constant(CLAIMS);
         let able = context.reads(op) && can_share(context.caps);
         able.then(|| (line, context.rndv_start(op).max(start), u64::MAX))
+    })
+};
+
+pub(super) struct Coop;
+
+impl Life for Coop {
+    fn protocol(&self) -> &'static Protocol {
+        &COOP
     }
 
-    fn copiers(&self) -> f64 {
-        2.0
+    fn provide(&self, inner: &mut Inner) {
+        inner.engine.coop().provide();
+        for lane in 0..inner.lanes.len() {
+            if inner.lanes[lane].is_signal_safe() {
+                inner.prepare_cursors(lane);
+            }
+        }
     }
 
     fn ids(&self) -> &'static [AmId] {
@@ -133,9 +136,10 @@ impl Life for Coop {
         peer: PeerIndex,
         am: &Arrival<'_>,
     ) -> bool {
-        let Queues { helps, left, .. } = &engine.protocols.kept.coop;
-        let room = helps.len() < helps.capacity() && left.len() < left.capacity();
-        room && self.on_message(engine, peer, am).is_some()
+        let Queues { helps, left, spare_helps, .. } = engine.coop();
+        let has_space = helps.len() < helps.capacity() && left.len() < left.capacity();
+        let has_space = has_space && !spare_helps.is_empty();
+        has_space && self.on_message(engine, peer, am).is_some()
     }
 
     fn can(&self, offer: &mut Offer<'_>) -> bool {
@@ -168,19 +172,19 @@ impl Life for Coop {
     }
 
     fn poll(&self, inner: &mut Inner) {
-        while let Some((peer, key, done)) = inner.engine.protocols.kept.coop.left.pop() {
+        while let Some((peer, key, done)) = inner.engine.coop().left.pop() {
             inner.helper_left(peer, key, done);
         }
         inner.copy_piece();
         inner.help_piece();
-        if !inner.engine.protocols.kept.coop.is_idle() {
+        if !inner.engine.coop().is_idle() {
             inner.engine.actions.push(Action::Poll(&COOP));
         }
     }
 
     fn poll_signal_safe(&self, inner: &mut Inner, copied: &mut bool) -> bool {
         inner.copy_signal_safe(copied);
-        inner.engine.protocols.kept.coop.is_idle()
+        inner.engine.coop().is_idle()
     }
 }
 
@@ -193,6 +197,13 @@ pub(crate) struct Queues {
     helps: Vec<Key>,
     /// Senders that have left: the receive, and how many pieces they have written.
     left: Vec<(PeerIndex, Key, u32)>,
+    /// The cursors of each lane; made for the first message.
+    cursors: Vec<Option<Cursors>>,
+    /// States that are kept ready for signal-safe progress.
+    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
+    spare_shares: Vec<Box<Share>>,
+    #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
+    spare_helps: Vec<Box<Help>>,
 }
 
 impl Queues {
@@ -202,14 +213,29 @@ impl Queues {
 }
 
 impl Keeps for Queues {
-    fn peers(&self) -> Vec<PeerIndex> {
-        self.left.iter().map(|&(peer, ..)| peer).collect()
+    fn peers(&self, gone: &dyn Fn(PeerIndex) -> bool) -> Vec<PeerIndex> {
+        let using = self.cursors.iter().flatten().flat_map(Cursors::peers);
+        let using = using.filter(|&peer| !gone(peer));
+        self.left.iter().map(|&(peer, ..)| peer).chain(using).collect()
     }
 
+    fn forget(&mut self, peer: PeerIndex) {
+        self.cursors.iter_mut().flatten().for_each(|cursors| cursors.forget(peer));
+    }
+}
+
+impl Queues {
+    /// Makes room for what signal-safe progress may add.
     fn provide(&mut self) {
-        self.shares.reserve(ROOM);
-        self.helps.reserve(ROOM);
-        self.left.reserve(ROOM);
+        self.shares.reserve(RESERVE);
+        self.helps.reserve(RESERVE);
+        self.left.reserve(RESERVE);
+        while self.spare_shares.len() < READY {
+            self.spare_shares.push(Box::new(Share::NONE));
+        }
+        while self.spare_helps.len() < READY {
+            self.spare_helps.push(Box::new(Help::NONE));
+        }
     }
 }
 
@@ -217,7 +243,7 @@ impl Keeps for Queues {
 #[derive(Debug)]
 pub(crate) struct Cursors {
     memory: MemHandle,
-    key: PackedKey,
+    key: WireKey,
     /// Who uses each: the receive and its sender.
     used: [Option<(Key, PeerIndex)>; CURSORS],
 }
@@ -226,8 +252,7 @@ impl Cursors {
     fn new(lane: &mut dyn Iface) -> Option<Self> {
         let memory = lane.mem_alloc(CURSORS * CURSOR_BYTES).ok()?;
         let packed = lane.rkey_pack(memory).ok()?;
-        let mut key = ([0; wire::MAX_RKEY], packed.len() as u8);
-        key.0.get_mut(..packed.len())?.copy_from_slice(&packed);
+        let key = WireKey::of(&packed)?;
         Some(Self { memory, key, used: [None; CURSORS] })
     }
 }
@@ -251,6 +276,8 @@ impl Cursors {
 /// A message that its receiver shares.
 #[derive(Debug)]
 pub(crate) struct Share {
+    /// The memory of the lane's cursors, and which it is.
+    memory: MemHandle,
     cursor: usize,
     piece: u64,
     pieces: u32,
@@ -266,6 +293,23 @@ pub(crate) struct Share {
     /// Pieces that the sender had claimed at the last signal-safe progress, and whether that left it to the sender.
     seen_back: u32,
     left_to_sender: bool,
+}
+
+impl Share {
+    /// One of no message.
+    const NONE: Self = Self {
+        memory: MemHandle(Key::NONE),
+        cursor: 0,
+        piece: 0,
+        pieces: 0,
+        rest: 0..0,
+        postponed: None,
+        stage: Stage::Claiming,
+        failed: None,
+        lent: None,
+        seen_back: signal_safe::NEVER,
+        left_to_sender: false,
+    };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +329,9 @@ impl Inner {
             return true;
         };
         let (index, wanted, address) = (fetch.peer, fetch.wanted, buffer.address());
-        let Some((cursor, word, packed)) = self.cursor_for(key, index) else { return false };
+        let Some((memory, cursor, word, rkey)) = self.cursor_for(key, index) else {
+            return false;
+        };
         let at = self.engine.peers[index as usize].lane;
         let lane = &mut self.lanes[at as usize];
         let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
@@ -294,44 +340,42 @@ impl Inner {
             let all = loan::of_recv(buffer, 0, wanted as usize);
             lent = all.and_then(|all| lane.iface.mem_lend(all).ok()).map(|memory| (at, memory));
             if lent.is_none() {
-                if let Some(cursors) = &mut lane.cursors {
+                if let Some(Some(cursors)) = self.engine.coop().cursors.get_mut(at as usize) {
                     cursors.used[cursor] = None;
                 }
                 return false;
             }
         }
         let piece = (wanted / PIECES).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096);
-        let (rkey, rkey_len) = packed;
-        let coop_request = CoopRequest { address, wanted, piece, cursor: word, rkey, rkey_len };
-        fetch.receiver = Some(Receiver::Coop(Share {
-            cursor,
-            piece,
-            pieces: coop_request.pieces(),
-            rest: 0..0,
-            postponed: None,
-            stage: Stage::Claiming,
-            failed: None,
-            lent,
-            seen_back: signal_safe::NEVER,
-            left_to_sender: false,
-        }));
+        let coop_request = CoopRequest { address, wanted, piece, cursor: word, rkey };
+        let share =
+            Share { memory, cursor, piece, pieces: coop_request.pieces(), lent, ..Share::NONE };
+        let place = self.engine.protocols.kept.of_mut::<Queues>().spare_shares.pop();
+        let mut place = place.unwrap_or_else(|| Box::new(Share::NONE));
+        *place = share;
+        fetch.receiver = Some(place);
         let request = fetch.rts.request;
         let mut payload = [0; CoopRequest::FIXED + wire::MAX_RKEY];
         let n = coop_request.pack(&mut payload);
         self.control(index, wire::COOP_REQ, [request, key.to_wire()], &payload[..n]);
         self.engine.counters.shared += 1;
         self.engine.poll_coop();
-        self.engine.protocols.kept.coop.shares.push_back(key);
+        self.engine.coop().shares.push_back(key);
         true
     }
 
     /// A free cursor at zero for the receive `key` of a message from `index`: its number, its
     /// address and its lane's key.
-    fn cursor_for(&mut self, key: Key, index: PeerIndex) -> Option<(usize, u64, PackedKey)> {
-        let peers = &self.engine.peers;
-        let lane = &mut self.lanes[peers[index as usize].lane as usize];
-        lane.prepare_cursors();
-        let cursors = lane.cursors.as_mut()?;
+    fn cursor_for(
+        &mut self,
+        key: Key,
+        index: PeerIndex,
+    ) -> Option<(MemHandle, usize, u64, WireKey)> {
+        let at = self.engine.peers[index as usize].lane as usize;
+        self.prepare_cursors(at);
+        let (peers, lane) = (&self.engine.peers, &self.lanes[at]);
+        let queues = self.engine.protocols.kept.of_mut::<Queues>();
+        let cursors = queues.cursors.get_mut(at)?.as_mut()?;
         // Rule 4.
         let dead = |peer: PeerIndex| peers[peer as usize].failure().is_some_and(writes_no_more);
         let free = |user: &Option<(Key, PeerIndex)>| user.is_none_or(|(_, peer)| dead(peer));
@@ -340,16 +384,16 @@ impl Inner {
         Cursor::in_view(view, cursor * CURSOR_BYTES)?.reset();
         cursors.used[cursor] = Some((key, index));
         let address = view.as_ptr().addr() + cursor * CURSOR_BYTES;
-        Some((cursor, address as u64, cursors.key))
+        Some((cursors.memory, cursor, address as u64, cursors.key))
     }
 
     /// The receiver copies one piece of its oldest shared message.
     fn copy_piece(&mut self) {
-        while let Some(&key) = self.engine.protocols.kept.coop.shares.front() {
+        while let Some(&key) = self.engine.coop().shares.front() {
             if let Some(piece) = self.next_piece(key) {
                 return self.read_piece(key, piece);
             }
-            self.engine.protocols.kept.coop.shares.pop_front();
+            self.engine.coop().shares.pop_front();
         }
     }
 
@@ -358,13 +402,13 @@ impl Inner {
     fn next_piece(&mut self, key: Key) -> Option<u32> {
         let (_, fetch) = receive_of(&mut self.engine.requests, key)?;
         let index = fetch.peer as usize;
-        let Some(Receiver::Coop(share)) = &mut fetch.receiver else { return None };
+        let share = fetch.state::<Share>()?;
         if let Some(piece) = share.postponed.take().filter(|_| share.failed.is_none()) {
             return Some(piece);
         }
         if share.stage == Stage::Claiming {
             let lane = &self.lanes[self.engine.peers[index].lane as usize];
-            let cursor = cursor_at(lane, share.cursor)?;
+            let cursor = cursor_at(&*lane.iface, share)?;
             let claimed = if share.failed.is_some() {
                 Err(cursor.claim_all(share.pieces))
             } else {
@@ -399,7 +443,7 @@ impl Inner {
 
     fn read_piece(&mut self, key: Key, piece: u32) {
         let Some((receive, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
-        let Some(Receiver::Coop(share)) = &fetch.receiver else { return };
+        let Some(share) = fetch.state::<Share>() else { return };
         let offset = u64::from(piece) * share.piece;
         let length = share.piece.min(fetch.wanted - offset);
         let to = loan::of_recv(receive, offset as usize, length as usize);
@@ -417,9 +461,8 @@ impl Inner {
         if read == Ok(Posted::Done) {
             return;
         }
-        if let Some((_, Fetch { receiver: Some(Receiver::Coop(share)), .. })) =
-            receive_of(&mut self.engine.requests, key)
-        {
+        let found = receive_of(&mut self.engine.requests, key);
+        if let Some(share) = found.and_then(|(_, fetch)| fetch.state::<Share>()) {
             match read {
                 Err(PostError::NoResource) => share.postponed = Some(piece),
                 // Rule 2: not before the sender has left.
@@ -431,23 +474,19 @@ impl Inner {
 
     /// The sender of a shared message has left after writing `done` pieces.
     fn helper_left(&mut self, index: PeerIndex, key: Key, done: u32) {
-        let lane = self.engine.peers[index as usize].lane as usize;
-        let lane = &mut self.lanes[lane];
-        let used = lane
-            .cursors
-            .as_mut()
+        let at = self.engine.peers[index as usize].lane as usize;
+        let lane = &self.lanes[at];
+        let cursors = self.engine.coop().cursors.get_mut(at).and_then(Option::as_mut);
+        let used = cursors
             .and_then(|cursors| cursors.used.iter_mut().find(|user| **user == Some((key, index))));
         let Some(user) = used else {
             let why = "it has helped with nothing that it was asked for";
             return self.engine.reject(index, PeerFailure::Damaged, why);
         };
         *user = None;
-        let Some((_, Fetch { receiver: Some(Receiver::Coop(share)), .. })) =
-            receive_of(&mut self.engine.requests, key)
-        else {
-            return;
-        };
-        let Some(cursor) = cursor_at(lane, share.cursor) else { return };
+        let found = receive_of(&mut self.engine.requests, key);
+        let Some(share) = found.and_then(|(_, fetch)| fetch.state::<Share>()) else { return };
+        let Some(cursor) = cursor_at(&*lane.iface, share) else { return };
         let (front, back) = cursor.claimed();
         let waited = share.stage == Stage::Waiting;
         share.stage = Stage::Alone;
@@ -458,7 +497,7 @@ impl Inner {
             share.failed = Some(PeerFailure::Damaged.into());
         }
         if waited {
-            self.engine.protocols.kept.coop.shares.push_front(key);
+            self.engine.coop().shares.push_front(key);
         }
         if !sound {
             let why = "it says that it has written more of a message than it claimed";
@@ -488,8 +527,8 @@ impl Receiving for Share {
     }
 
     /// Rule 2.
-    fn is_written_after_end(&self, lane: &Lane, how: Option<PeerFailure>) -> bool {
-        let settled = cursor_at(lane, self.cursor).is_none_or(|cursor| {
+    fn is_written_after_end(&self, lane: &dyn Iface, how: Option<PeerFailure>) -> bool {
+        let settled = cursor_at(lane, self).is_none_or(|cursor| {
             let back = cursor.claim_all(self.pieces);
             cursor.is_settled(back)
         });
@@ -500,28 +539,30 @@ impl Receiving for Share {
         Some(wanted.saturating_sub(self.piece))
     }
 
-    fn moved_by_others(&self, lane: &Lane) -> Option<u64> {
+    fn moved_by_others(&self, lane: &dyn Iface) -> Option<u64> {
         self.left_to_sender(lane)
     }
 
-    fn is_settled(&self, lane: &Lane) -> bool {
+    fn is_settled(&self, lane: &dyn Iface) -> bool {
         let settled = |cursor: Cursor<'_>| cursor.is_settled(cursor.claimed().1);
         // Nothing is postponed then: what is comes before the last claim.
         let waits = self.stage == Stage::Waiting && self.failed.is_none();
-        waits && cursor_at(lane, self.cursor).is_some_and(settled)
+        waits && cursor_at(lane, self).is_some_and(settled)
     }
 }
 
-/// A cursor of our own.
-fn cursor_at(lane: &Lane, cursor: usize) -> Option<Cursor<'_>> {
-    let memory = lane.cursors.as_ref()?.memory;
-    Cursor::in_view(lane.iface.mem_view(memory)?, cursor * CURSOR_BYTES)
+fn cursor_at<'a>(lane: &'a dyn Iface, share: &Share) -> Option<Cursor<'a>> {
+    Cursor::in_view(lane.mem_view(share.memory)?, share.cursor * CURSOR_BYTES)
 }
 
 impl Engine {
+    fn coop(&mut self) -> &mut Queues {
+        self.protocols.kept.of_mut()
+    }
+
     /// The first message is about to be queued, or another one.
     fn poll_coop(&mut self) {
-        if self.protocols.kept.coop.is_idle() {
+        if self.coop().is_idle() {
             self.actions.push(Action::Poll(&COOP));
         }
     }
@@ -530,7 +571,10 @@ impl Engine {
     fn helper_leaves(&mut self, peer: PeerIndex, header: &AmHeader) -> Option<()> {
         let done = u32::try_from(header[1]).ok()?;
         self.poll_coop();
-        self.protocols.kept.coop.left.push((peer, Key::from_wire(header[0]), done));
+        self.coop().left.push((peer, Key::from_wire(header[0]), done));
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,25 +10,29 @@
 use bowline_base::buffer::SendBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_model::cheapest::Line;
 use bowline_uct::{AmHeader, AmId, Arrival, Iface, PostError};
 
-use super::rendezvous::{Offer, receive_of, send_of};
-use super::table::{Op, SelectionContext};
-use super::{Life, Protocol, Receiver, Receiving, Sender, Sending};
 use crate::action::Action;
-use crate::engine::Engine;
+use crate::engine::life::{Life, Offer};
+use crate::engine::{Engine, Inner};
 use crate::pack;
 use crate::peer::{Peer, PeerIndex};
-use crate::request::{SendPhase, WaitsFor};
-use crate::send::post;
+use crate::post;
+use crate::protocol::{Protocol, Receiving, Sending};
+use crate::request::{SendPhase, receive_of};
 use crate::settings::RndvScheme;
+use crate::status::WaitsFor;
 use crate::wire;
-use crate::worker::Inner;
 
 /// The receiver asks for fragments.
-pub(crate) static FRAGMENTS: Protocol =
-    Protocol { name: "rndv/copy", rendezvous: true, life: &Fragments };
+pub(crate) static FRAGMENTS: Protocol = Protocol::rendezvous("rndv/copy", |op, context| {
+    let max = context.limits.am.max_bcopy as u64;
+    let message = context.message();
+    let line = context.envelope(op).plus(message).plus(message).plus(context.pieces(max));
+    // Where reading can be had, this is what is left when the kernel refuses it.
+    let is_priced = max > 0 && !context.reads(op) && !op.is_one_sided();
+    is_priced.then(|| (line, context.rndv_start(op), u64::MAX))
+});
 
 /// A receive that gets fragments.
 #[derive(Debug)]
@@ -78,20 +82,15 @@ impl Sending for Asked {
     }
 
     fn describe(&self) -> (u64, WaitsFor) {
-        (self.offset, WaitsFor::Room)
+        (self.offset, WaitsFor::Resource)
     }
 }
 
-struct Fragments;
+pub(super) struct Fragments;
 
 impl Life for Fragments {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
-        let max = context.limits.am.max_bcopy as u64;
-        let message = context.message();
-        let line = context.envelope(op).plus(message).plus(message).plus(context.pieces(max));
-        // Where reading can be had, this is what is left when the kernel refuses it.
-        let is_priced = max > 0 && !context.reads(op) && !op.is_one_sided();
-        is_priced.then(|| (line, context.rndv_start(op), u64::MAX))
+    fn protocol(&self) -> &'static Protocol {
+        &FRAGMENTS
     }
 
     fn ids(&self) -> &'static [AmId] {
@@ -116,7 +115,7 @@ impl Life for Fragments {
     fn start(&self, inner: &mut Inner, key: Key) -> bool {
         if let Some((_, fetch)) = receive_of(&mut inner.engine.requests, key) {
             let (peer, sender, wanted) = (fetch.peer, fetch.rts.request, fetch.wanted);
-            fetch.receiver = Some(Receiver::Fragments(Awaited));
+            fetch.receiver = Some(Box::new(Awaited));
             inner.control(peer, wire::CTS, [sender, key.to_wire()], &wanted.to_le_bytes());
             if let Some(how) = inner.engine.peers[peer as usize].failure() {
                 inner.engine.fail(key, how.into());
@@ -139,14 +138,13 @@ impl Engine {
             return None;
         }
         let wanted = u64::from_le_bytes(wanted);
-        let key = Key::from_wire(header[0]);
-        let send = send_of(&mut self.requests, key)?;
-        if send.peer != peer || !send.is_offered() || wanted > send.buffer.len() as u64 {
+        let Some(send) = self.asked_for(peer, header[0])? else { return Some(()) };
+        if wanted > send.buffer.len() as u64 {
             return None;
         }
         let asked = Asked { remote: header[1], wanted, offset: 0 };
-        send.phase = SendPhase::Moving(Sender::Fragments(asked));
-        self.actions.push(Action::Run(key));
+        send.phase = SendPhase::Moving(Box::new(asked));
+        self.actions.push(Action::Run(Key::from_wire(header[0])));
         Some(())
     }
 
@@ -159,7 +157,7 @@ impl Engine {
         }
         let (buffer, fetch) = receive_of(&mut self.requests, key)?;
         let end = header[1].checked_add(payload.len() as u64)?;
-        let asked = matches!(fetch.receiver, Some(Receiver::Fragments(_)));
+        let asked = fetch.state::<Awaited>().is_some();
         // In order, as the sender's lane is: a callback gets each byte once.
         if fetch.peer != peer || !asked || end > fetch.wanted || header[1] != fetch.done {
             return None;

@@ -2,23 +2,24 @@
 //! or, where both map its memory, by a copy. [`crate::proto::coop`] reads with the sender's help.
 
 use bowline_base::slab::Key;
-use bowline_model::cheapest::Line;
 use bowline_uct::{Caps, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice};
 
-use super::rendezvous::{Offer, SEGMENT, receive_of};
-use super::table::{Op, SelectionContext};
-use super::{Life, Protocol, Receiver, Receiving};
+use super::rendezvous::SEGMENT;
 use crate::action::Action;
-use crate::engine::Engine;
+use crate::engine::life::{Life, Offer};
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::loan;
 use crate::pack::RUNS;
-use crate::request::token;
+use crate::protocol::{Protocol, Receiving};
+use crate::request::{receive_of, token};
 use crate::settings::RndvScheme;
-use crate::worker::Inner;
 
 /// The receiver reads the message from the sender's memory.
-pub(crate) static GET: Protocol = Protocol { name: "rndv/get", rendezvous: true, life: &Get };
+pub(crate) static GET: Protocol = Protocol::rendezvous("rndv/get", |op, context| {
+    let line = context.envelope(op).plus(context.get());
+    context.reads(op).then(|| (line, context.rndv_start(op), u64::MAX))
+});
 
 /// Bytes of a piece that signal-safe progress copies by the processor: some 2 to 30 us. Whether another is copied is said
 /// by the caller, who has a clock.
@@ -26,27 +27,19 @@ const PIECE: u64 = 128 << 10;
 
 /// A message that is read.
 #[derive(Debug)]
-pub(crate) struct Read {
-    /// Bytes that the transport is reading; 0 when the next ones are to be posted.
-    in_flight: u64,
-}
+pub(crate) struct Read;
 
 impl Receiving for Read {
     fn protocol(&self) -> &'static Protocol {
         &GET
     }
-
-    fn in_flight(&self) -> u64 {
-        self.in_flight
-    }
 }
 
-struct Get;
+pub(super) struct Get;
 
 impl Life for Get {
-    fn probe(&self, op: Op, context: &SelectionContext<'_>) -> Option<(Line, u64, u64)> {
-        let line = context.envelope(op).plus(context.get());
-        context.reads(op).then(|| (line, context.rndv_start(op), u64::MAX))
+    fn protocol(&self) -> &'static Protocol {
+        &GET
     }
 
     fn is_asked_for(&self, scheme: RndvScheme) -> bool {
@@ -65,7 +58,9 @@ impl Life for Get {
 
     fn start_signal_safe(&self, inner: &mut Inner, key: Key) -> bool {
         if let Some((_, fetch)) = receive_of(&mut inner.engine.requests, key) {
-            fetch.receiver = Some(Receiver::Get(Read { in_flight: 0 }));
+            // It has no state, and so takes no memory.
+            fetch.receiver = Some(Box::new(Read));
+            fetch.in_flight = 0;
         }
         true
     }
@@ -82,13 +77,12 @@ impl Life for Get {
 
     fn on_completion(&self, engine: &mut Engine, key: Key, result: Result<u64, PeerFailure>) {
         let Some((_, fetch)) = receive_of(&mut engine.requests, key) else { return };
-        let Some(Receiver::Get(read)) = &mut fetch.receiver else { return };
-        let arrived = std::mem::take(&mut read.in_flight);
+        let arrived = std::mem::take(&mut fetch.in_flight);
         match result {
             Ok(_) => {
                 fetch.done += arrived;
                 // Read without a key of the message's own: the peer's memory is open.
-                let proven = fetch.rkey.is_none() && fetch.rts.rkey_len == 0;
+                let proven = fetch.rkey.is_none() && fetch.rts.rkey.is_none();
                 engine.peers[fetch.peer as usize].reach_proven |= proven;
             }
             Err(_) => fetch.refuse_reads(),
@@ -133,7 +127,7 @@ impl Inner {
         let works_alone = lane.attr().caps.intersects(Caps::EXPOSE | Caps::CARRIES);
         let length = (fetch.wanted - fetch.done).min(if works_alone { limit } else { SEGMENT });
         let own = fetch.rkey;
-        let rkey = if fetch.rts.rkey_len > 0 { own } else { peer.reach };
+        let rkey = if fetch.rts.rkey.is_none() { peer.reach } else { own };
         let mut runs = [LocalSlice::EMPTY; RUNS];
         let to = &mut runs[..lane.attr().limits.get.max_iov.clamp(1, RUNS)];
         let (count, length) = loan::runs_of_recv(buffer, fetch.done as usize, length as usize, to);
@@ -156,7 +150,7 @@ impl Inner {
                 }
             }
             Ok(Posted::InFlight) => {
-                fetch.receiver = Some(Receiver::Get(Read { in_flight: length }));
+                fetch.in_flight = length;
             }
             Err(PostError::NoResource) => self.engine.actions.push(Action::Run(key)),
             Err(PostError::BadRemote) => self.refuse(key, OpError::BadRemote),
@@ -190,7 +184,7 @@ impl Inner {
                 fetch.done >= fetch.wanted && self.end_signal_safe(key)
             }
             Ok(Posted::InFlight) => {
-                fetch.receiver = Some(Receiver::Get(Read { in_flight: length }));
+                fetch.in_flight = length;
                 true
             }
             // Asked again by the next call, which knows what to do about it.

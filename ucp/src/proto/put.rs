@@ -26,31 +26,34 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Arrival, Caps, LocalSlice, MemHandle, PeerFailure, PostError, Posted,
+    AmHeader, AmId, Arrival, Caps, Iface, LocalSlice, MemHandle, PeerFailure, PostError, Posted,
     RemoteSlice, RkeyId, WHOLE_PROCESS,
 };
 
-use super::rendezvous::{Offer, SEGMENT, reaches_all, receive_of, send_of, writes_no_more};
-use super::{Life, Protocol, Receiver, Receiving, Sender, Sending};
+use super::rendezvous::SEGMENT;
 use crate::action::Action;
-use crate::address::PUTS;
-use crate::engine::Engine;
+use crate::engine::life::{Life, Offer};
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
-use crate::lanes::Lane;
 use crate::loan;
 use crate::pack::RUNS;
-use crate::peer::{Peer, PeerIndex};
-use crate::request::{Requests, Send, SendPhase, Status, WaitsFor, token};
+use crate::peer::{PeerIndex, can_land, reaches_all};
+use crate::protocol::{Protocol, Receiving, Sending};
+use crate::request::{OpenBuffer, Requests, Send, SendPhase, receive_of, send_of, token};
 use crate::settings::RndvScheme;
-use crate::wire::{self, MAX_RKEY, Rts};
-use crate::worker::Inner;
+use crate::status::{Status, WaitsFor};
+use crate::wire::{self, MAX_RKEY, Rts, WireKey};
 
 /// The sender writes the message.
-pub(crate) static PUT: Protocol = Protocol { name: "rndv/put", rendezvous: true, life: &Writes };
+pub(crate) static PUT: Protocol = Protocol::rendezvous("rndv/put", |_, _| None);
 
-struct Writes;
+pub(super) struct Writes;
 
 impl Life for Writes {
+    fn protocol(&self) -> &'static Protocol {
+        &PUT
+    }
+
     fn ids(&self) -> &'static [AmId] {
         &[wire::PUT, wire::PUT_DONE]
     }
@@ -96,40 +99,6 @@ impl Life for Writes {
     }
 }
 
-/// Whether `peer` can write a message into memory of this worker's by a lane with these abilities.
-pub(crate) fn can_land(caps: Caps, peer: &Peer) -> bool {
-    caps.contains(Caps::PUT_ZCOPY)
-        && (caps.contains(Caps::LEND) || reaches_all(caps))
-        && peer.address.features & PUTS != 0
-        && !peer.put_refused
-}
-
-/// A receive's buffer, open to its sender's writes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OpenBuffer {
-    /// The lane over which it is open.
-    pub(crate) lane: u32,
-    /// Its handle there; none where puts reach all memory, lent or not.
-    pub(crate) memory: Option<MemHandle>,
-}
-
-impl OpenBuffer {
-    /// Rule 2: whether it is shut once its peer has failed in this way and the memory is taken back.
-    pub(crate) const fn is_shut_by(&self, how: PeerFailure) -> bool {
-        self.memory.is_some() || writes_no_more(how)
-    }
-
-    /// Rule 2, when the worker itself ends: whether it stays open. Lent memory is shut by its lane.
-    pub(crate) fn is_open_after(&self, how: Option<PeerFailure>) -> bool {
-        self.memory.is_none() && !how.is_some_and(writes_no_more)
-    }
-
-    /// The memory that is to be taken back, and its lane.
-    pub(crate) fn lent(&self) -> Option<(u32, MemHandle)> {
-        Some((self.lane, self.memory?))
-    }
-}
-
 /// A receive whose buffer is open to the sender's writes.
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -150,7 +119,7 @@ impl Receiving for Written {
 
     /// Rule 2: when it is shut.
     fn abort(&mut self, error: OpError) -> bool {
-        self.ended = Some(error);
+        self.ended.get_or_insert(error);
         false
     }
 
@@ -158,7 +127,7 @@ impl Receiving for Written {
         self.open.lent()
     }
 
-    fn is_written_after_end(&self, _: &Lane, how: Option<PeerFailure>) -> bool {
+    fn is_written_after_end(&self, _: &dyn Iface, how: Option<PeerFailure>) -> bool {
         self.open.is_open_after(how)
     }
 }
@@ -245,13 +214,12 @@ impl Inner {
             // It is found by its address.
             return Some((OpenBuffer { lane, memory: Some(memory) }, target));
         }
-        match iface.rkey_pack(memory) {
-            Ok(key) if key.len() <= MAX_RKEY => {
-                target.rkey[..key.len()].copy_from_slice(&key);
-                target.rkey_len = key.len() as u8;
+        match iface.rkey_pack(memory).ok().and_then(|key| WireKey::of(&key)) {
+            Some(rkey) => {
+                target.rkey = rkey;
                 Some((OpenBuffer { lane, memory: Some(memory) }, target))
             }
-            _ => {
+            None => {
                 drop(iface.mem_release(memory));
                 None
             }
@@ -270,7 +238,7 @@ impl Inner {
             self.engine.peers[index as usize].put_refused = true;
             return false;
         };
-        fetch.receiver = Some(Receiver::Put(Written { open, ended: None }));
+        fetch.receiver = Some(Box::new(Written { open, ended: None }));
         let mut payload = [0; wire::TargetBuffer::FIXED + MAX_RKEY];
         let n = on_wire.pack(&mut payload);
         self.control(index, wire::PUT, [sender, key.to_wire()], &payload[..n]);
@@ -290,14 +258,14 @@ impl Inner {
             return if put.in_flight > 0 { Step::Wait } else { Step::Failed(how) };
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
-        let rkey = if put.target.rkey_len == 0 {
+        let rkey = if put.target.rkey.is_none() {
             if peer.reach.is_none() {
                 peer.reach = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
             }
             peer.reach
         } else {
             if put.rkey.is_none() && !put.refused {
-                put.rkey = lane.rkey_unpack(peer.ep, put.target.key()).ok();
+                put.rkey = lane.rkey_unpack(peer.ep, put.target.rkey.bytes()).ok();
             }
             put.rkey
         };
@@ -363,7 +331,7 @@ impl Inner {
         }
     }
 
-    /// Tells the receiver how it went.
+    /// Reports to the receiver how it went.
     fn end_put(&mut self, key: Key) {
         let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else { return };
         let Put { remote, rkey, refused, .. } = *put;
@@ -385,8 +353,8 @@ impl Inner {
 /// A send that is being written to its receiver: the peer, the buffer, and how far it came.
 fn putting(requests: &mut Requests, key: Key) -> Option<(PeerIndex, &mut SendBuf, &mut Put)> {
     match send_of(requests, key)? {
-        Send { peer, buffer, phase: SendPhase::Moving(Sender::Put(put)), .. } => {
-            Some((*peer, buffer, put))
+        Send { peer, buffer, phase: SendPhase::Moving(sender), .. } => {
+            Some((*peer, buffer, sender.state()?))
         }
         _ => None,
     }
@@ -401,13 +369,12 @@ impl Engine {
         }
         let n = payload.copy_out(&mut bytes);
         let target = wire::TargetBuffer::parse(&bytes[..n])?;
-        let key = Key::from_wire(header[0]);
-        let send = send_of(&mut self.requests, key)?;
-        if send.peer != peer || !send.is_offered() || target.wanted > send.buffer.len() as u64 {
+        let Some(send) = self.asked_for(peer, header[0])? else { return Some(()) };
+        if target.wanted > send.buffer.len() as u64 {
             return None;
         }
-        send.phase = SendPhase::Moving(Sender::Put(Put::new(header[1], target)));
-        self.actions.push(Action::Run(key));
+        send.phase = SendPhase::Moving(Box::new(Put::new(header[1], target)));
+        self.actions.push(Action::Run(Key::from_wire(header[0])));
         Some(())
     }
 
@@ -424,8 +391,8 @@ impl Engine {
         if fetch.peer != peer {
             return None;
         }
-        let Some(Receiver::Put(Written { open, ended })) = &fetch.receiver else { return None };
-        let (open, ended, sender) = (*open, *ended, fetch.rts.request);
+        let Written { open, ended } = *fetch.state()?;
+        let sender = fetch.rts.request;
         fetch.receiver = None;
         if let Some((lane, memory)) = open.lent() {
             self.actions.push(Action::Withdraw { lane, memory });

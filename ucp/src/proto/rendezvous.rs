@@ -7,116 +7,19 @@
 
 use bowline_base::buffer::{RecvBuf, Shape};
 use bowline_base::slab::Key;
-use bowline_uct::{Caps, PeerFailure, RkeyId, WHOLE_PROCESS};
 
-use super::{Life, Protocol};
+use crate::engine::Inner;
+use crate::engine::life::Life;
+use crate::engine::life::Offer;
 use crate::error::OpError;
-use crate::lanes::Lane;
-use crate::pack;
-use crate::peer::{Peer, PeerIndex, PeerState};
-use crate::request::{Body, Fetch, Receive, Request, Requests, Send, SendPhase, Status};
+use crate::peer::{PeerIndex, PeerState};
+use crate::request::{Body, Receive, receive_of};
 use crate::settings::RndvScheme;
-use crate::wire::{self, Rts};
-use crate::worker::Inner;
+use crate::wire;
 
 /// Bytes moved in one go, so that other traffic is looked at in between: some 400 us. With 1 MiB
 /// a message of 4 MiB took a fifth longer.
 pub(crate) const SEGMENT: u64 = 4 << 20;
-
-/// A message that was offered, for a protocol to say whether it can bring it.
-pub(crate) struct Offer<'a> {
-    pub(crate) lane: &'a mut Lane,
-    pub(crate) peer: &'a mut Peer,
-    pub(crate) buffer: &'a RecvBuf,
-    pub(crate) fetch: &'a mut Fetch,
-}
-
-impl Offer<'_> {
-    /// What the lane is able to.
-    pub(crate) fn caps(&self) -> Caps {
-        self.lane.iface.attr().caps
-    }
-
-    /// Whether the buffer is one piece of memory.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.buffer.shape() == Shape::Whole
-    }
-
-    /// Whether this side can read the message from where it lies. Opens it.
-    pub(crate) fn can_read(&mut self) -> bool {
-        let Some(rkey) = self.open() else { return false };
-        let (address, wanted) = (self.fetch.rts.address, self.fetch.wanted as usize);
-        let mapped = || self.lane.iface.rkey_ptr(rkey, address, wanted).is_some();
-        let own = self.fetch.rkey.is_some();
-        self.caps().contains(Caps::GET_ZCOPY)
-            && (pack::is_read_into(self.buffer) || own && mapped())
-    }
-
-    fn open(&mut self) -> Option<RkeyId> {
-        let Self { lane: Lane { iface, .. }, peer, fetch, .. } = self;
-        let packed = &fetch.rts.rkey[..usize::from(fetch.rts.rkey_len)];
-        if !fetch.rts.is_readable() {
-            return None;
-        }
-        if !packed.is_empty() {
-            if fetch.rkey.is_none() {
-                fetch.rkey = iface.rkey_unpack(peer.ep, packed).ok();
-            }
-            return fetch.rkey;
-        }
-        if peer.reach_refused {
-            return None;
-        }
-        if peer.reach.is_none() {
-            peer.reach = iface.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
-        }
-        peer.reach
-    }
-}
-
-/// A receive of a message that was offered.
-pub(crate) fn receive_of(requests: &mut Requests, key: Key) -> Option<(&mut RecvBuf, &mut Fetch)> {
-    match &mut requests.get_mut(key)?.body {
-        Body::Receive(receive) => {
-            let fetch = receive.fetch.as_deref_mut()?;
-            Some((&mut receive.buffer, fetch))
-        }
-        _ => None,
-    }
-}
-
-/// A send that is not complete.
-pub(crate) fn send_of(requests: &mut Requests, key: Key) -> Option<&mut Send> {
-    match &mut requests.get_mut(key).filter(|request| !request.done)?.body {
-        Body::Send(send) => Some(send),
-        _ => None,
-    }
-}
-
-impl Request {
-    /// The protocol that moves its message, if one does.
-    pub(crate) fn protocol(&self) -> Option<&'static Protocol> {
-        match &self.body {
-            Body::Receive(Receive { fetch: Some(fetch), .. }) => {
-                Some(fetch.receiver.as_ref()?.protocol())
-            }
-            Body::Send(send) => match &send.phase {
-                SendPhase::Moving(sender) => Some(sender.protocol()),
-                _ => None,
-            },
-            Body::Announced(announced) => Some(announced.protocol()),
-            _ => None,
-        }
-    }
-
-    /// How a send ends whose receiver's answer came while this side had still something to do.
-    pub(crate) fn early_answer(&mut self) -> Option<Status> {
-        let Body::Send(send) = &mut self.body else { return None };
-        let SendPhase::Moving(sender) = &mut send.phase else { return None };
-        let (length, outcome) = (send.buffer.len() as u64, (*sender.answer()?)?);
-        Some(Status { length, outcome, ..Status::NONE })
-    }
-}
 
 impl Inner {
     /// Goes on with a request by the protocol that moves its message.
@@ -125,34 +28,43 @@ impl Inner {
             return;
         };
         match (&request.body, request.protocol()) {
-            (Body::Send(_), Some(protocol)) => return protocol.life.send(self, key),
-            (Body::Announced(_), Some(protocol)) => return protocol.life.receive(self, key),
+            (Body::Send(_), Some(protocol)) => {
+                return self.engine.protocols.life(protocol).send(self, key);
+            }
+            (Body::Announced(_), Some(protocol)) => {
+                return self.engine.protocols.life(protocol).receive(self, key);
+            }
             _ => {}
         }
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
         let (index, chosen) = (fetch.peer, fetch.receiver.as_ref().map(|r| r.protocol()));
         if self.engine.peers[index as usize].end.as_ref().is_some_and(|end| end.is_forced()) {
-            return self.abandon_fetch(key);
+            return self.abandon_fetch(key, OpError::Cancelled);
         }
         if fetch.done >= fetch.wanted {
             return self.fetched(key);
         }
         if let Err(error) = self.ready(index) {
-            let _ = self.end_fetch(key);
-            return self.engine.fail(key, error);
+            return self.abandon_fetch(key, error);
         }
         match chosen {
-            Some(protocol) => protocol.life.receive(self, key),
+            Some(protocol) => self.engine.protocols.life(protocol).receive(self, key),
             None => self.choose(key),
         }
     }
 
     /// Has the best of the protocols receive a message that can.
     fn choose(&mut self, key: Key) {
+        if let Some(life) = self.preferred(key)
+            && self.can(key, life)
+            && life.start(self, key)
+        {
+            return;
+        }
         let scheme = self.engine.options.rndv_scheme;
         for asked in [true, false] {
-            for at in 0..self.engine.protocols.all.len() {
-                let life = self.engine.protocols.all[at].life;
+            for at in 0..self.engine.protocols.lives.len() {
+                let life = self.engine.protocols.lives[at];
                 if life.is_asked_for(scheme) == asked
                     && self.can(key, life)
                     && life.start(self, key)
@@ -180,7 +92,7 @@ impl Inner {
         }
         let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
         // A key that has to be opened, or a peer that was never read from, is for an ordinary call.
-        let by_reach = fetch.rkey.is_none() && fetch.rts.rkey_len == 0;
+        let by_reach = fetch.rkey.is_none() && fetch.rts.rkey.is_none();
         if buffer.shape() != Shape::Whole || !fetch.rts.is_readable() || !by_reach {
             return false;
         }
@@ -199,11 +111,11 @@ impl Inner {
             return false;
         }
         if let Some(protocol) = chosen {
-            return protocol.life.receive_signal_safe(self, key, copied);
+            return self.engine.protocols.life(protocol).receive_signal_safe(self, key, copied);
         }
         for asked in [true, false] {
-            for at in 0..self.engine.protocols.all.len() {
-                let life = self.engine.protocols.all[at].life;
+            for at in 0..self.engine.protocols.lives.len() {
+                let life = self.engine.protocols.lives[at];
                 if life.is_asked_for(scheme) == asked && life.start_signal_safe(self, key) {
                     return life.receive_signal_safe(self, key, copied);
                 }
@@ -214,6 +126,7 @@ impl Inner {
 
     /// A message is here whole: the sender has its buffer back.
     pub(crate) fn fetched(&mut self, key: Key) {
+        self.note_fetched(key);
         if let Some((peer, request)) = self.end_fetch(key) {
             self.engine.counters.fetched += 1;
             self.control(peer, wire::ACK, [request, 0], &[]);
@@ -230,14 +143,15 @@ impl Inner {
         }
     }
 
-    /// The message is not wanted any more, and its sender will hear of that by a farewell. What the
-    /// transport, or the sender, is writing to is waited for.
+    /// The message is not wanted any more, which its sender hears by DISCONNECT, or cannot come any more.
+    /// What the transport, or the sender, is writing to is waited for.
     #[cold]
-    pub(crate) fn abandon_fetch(&mut self, key: Key) {
+    pub(crate) fn abandon_fetch(&mut self, key: Key, error: OpError) {
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
-        if fetch.receiver.as_mut().is_none_or(|receiver| receiver.abort(OpError::Cancelled)) {
+        let receiver = fetch.receiver.as_mut();
+        if fetch.in_flight == 0 && receiver.is_none_or(|receiver| receiver.abort(error)) {
             let _ = self.end_fetch(key);
-            self.engine.fail(key, OpError::Cancelled);
+            self.engine.fail(key, error);
         }
     }
 
@@ -273,7 +187,10 @@ impl Inner {
                     let peer = &engine.peers[fetch.peer as usize];
                     let (lane, how) = (&lanes[peer.lane as usize], peer.failure());
                     let state = fetch.receiver.as_ref();
-                    (buffer, state.is_some_and(|state| state.is_written_after_end(lane, how)))
+                    (
+                        buffer,
+                        state.is_some_and(|state| state.is_written_after_end(&*lane.iface, how)),
+                    )
                 }
                 Body::Announced(announced) => {
                     let how = engine.peers[announced.peer as usize].failure();
@@ -287,41 +204,4 @@ impl Inner {
             }
         }
     }
-}
-
-impl Fetch {
-    /// Whether the receive ends since this peer has failed in this way.
-    pub(crate) fn ends_with(&self, peer: PeerIndex, how: PeerFailure) -> bool {
-        self.peer == peer && self.receiver.as_ref().is_none_or(|receiver| receiver.ends_with(how))
-    }
-
-    /// The message cannot be read after all: another protocol is to bring it.
-    pub(crate) fn refuse_reads(&mut self) {
-        self.rts.address = Rts::IN_PIECES;
-        self.receiver = None;
-        self.done = 0;
-    }
-}
-
-impl RndvScheme {
-    /// Whether no message is read under it, where senders can write or not (`put`).
-    pub(crate) const fn reads_nothing(self, put: bool) -> bool {
-        match self {
-            Self::Copy => true,
-            Self::Put | Self::Rtr => put,
-            Self::Auto | Self::Get => false,
-        }
-    }
-}
-
-/// Whether a transport's puts and gets reach all memory of a peer, by a processor's copy in the
-/// call, with the key that names no memory in particular.
-pub(crate) fn reaches_all(caps: Caps) -> bool {
-    let needed = Caps::GET_ZCOPY | Caps::PUT_ZCOPY | Caps::RMA_REGISTERED | Caps::RKEY_PTR;
-    caps.contains(needed) && !caps.intersects(Caps::EXPOSE | Caps::LEND | Caps::LOOPBACK)
-}
-
-/// Whether a peer that has failed in this way is known to write nothing any more.
-pub(crate) const fn writes_no_more(how: PeerFailure) -> bool {
-    matches!(how, PeerFailure::Died | PeerFailure::Closed)
 }

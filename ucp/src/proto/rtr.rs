@@ -18,13 +18,13 @@
 //!
 //! 1. *A receive is announced only if each receive in front of it that some message could also match
 //!    asks for the same* (source, tag and mask) *and was announced to the same peer.* The announced
-//!    receives that ask for the same are a *sub-list*. What stands behind something else waits for
+//!    receives that ask for the same are a *sub-list*. A receive behind another one waits for
 //!    that to leave: behind a receive from any source, which joins no sub-list, as behind any other.
 //! 2. *RTR says how many receives of its sub-list are in front of it, and which of the sender's
 //!    messages were seen.* The sender counts those of its messages behind that which fit. They will
 //!    take as many from the sub-list. If that leaves exactly the offers that it holds, in front of the
 //!    new one, it keeps it; else it declines, without a word: the receive stays posted, and what is
-//!    sent meets it in the usual way.
+//!    sent meets it as any message does.
 //! 3. *Every message that fits an offer ends it*, whether it used it or not: it will meet that receive.
 //!    So offers and announced receives leave in step, and a receive that an ordinary message has met
 //!    needs no answer: its offer is gone, or will be declined when it comes.
@@ -35,12 +35,12 @@
 //! the short path was taken meanwhile; an RTR that looks into a gap is declined.
 //!
 //! A receive from any source is not announced: whom to? Published schemes (Gu 2000) ask all ranks to
-//! raise a flag and announce to whoever does. Here every long message without an offer raises one
+//! raise a flag and announce to the one that does. Here every long message without an offer raises one
 //! anyway, in the order of messages: its envelope (RTS). The receiver answers with PUT, which is what
 //! that scheme calls RTR_ANY, and a message that was taken back meanwhile was never offered.
 //!
 //! All of it is off unless `BOWLINE_RNDV_SCHEME=rtr`: a space then has a mark that sends its receives
-//! another way ([`crate::space::Space::careful`]), and a sender with offers closes its short path.
+//! to `recv_checked` ([`crate::space::Space::checks_receives`]), and a sender with offers closes its short path.
 
 mod announce;
 mod message;
@@ -49,23 +49,28 @@ mod offers;
 use bowline_base::slab::Key;
 use bowline_uct::{AmId, Arrival, PeerFailure};
 
-use super::{Life, Protocol};
-use crate::engine::Engine;
-use crate::peer::PeerIndex;
-use crate::request::Status;
+use crate::engine::life::Life;
+use crate::engine::{Engine, Inner};
+use crate::matching::Envelope;
+use crate::peer::{Peer, PeerIndex};
+use crate::protocol::Protocol;
+use crate::request::{Send, Sender};
+use crate::status::Status;
 use crate::wire;
-use crate::worker::Inner;
 
-pub(crate) use announce::{Announced, Announcer};
+pub(crate) use announce::Announcer;
 pub(crate) use message::Message;
-pub(crate) use offers::{Offers, take};
 
-/// The same, to a receive that it knows of before it sends.
-pub(crate) static RTR: Protocol = Protocol { name: "rndv/rtr", rendezvous: true, life: &Announces };
+/// The sender writes the message to a receive that was announced to it before it sent.
+pub(crate) static RTR: Protocol = Protocol::rendezvous("rndv/rtr", |_, _| None);
 
-struct Announces;
+pub(super) struct Announces;
 
 impl Life for Announces {
+    fn protocol(&self) -> &'static Protocol {
+        &RTR
+    }
+
     fn ids(&self) -> &'static [AmId] {
         &[wire::RTR]
     }
@@ -82,6 +87,16 @@ impl Life for Announces {
     fn poll(&self, inner: &mut Inner) {
         inner.confirm_forgotten();
         inner.announce_later();
+    }
+
+    fn meet(
+        &self,
+        peer: &Peer,
+        send: &Send,
+        envelope: &Envelope,
+        key: Key,
+    ) -> Option<(Vec<u8>, Sender)> {
+        offers::take(peer, send, envelope, key)
     }
 
     fn cancel(&self, engine: &mut Engine, key: Key) {

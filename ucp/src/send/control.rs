@@ -2,10 +2,10 @@
 
 use bowline_uct::{AmId, PostError};
 
-use super::post;
+use crate::engine::Inner;
 use crate::peer::{PeerIndex, Pending};
+use crate::post;
 use crate::wire;
-use crate::worker::Inner;
 
 /// Messages that wait for a peer from which on it is asked how many of them are answers.
 const MANY: usize = 1 << 10;
@@ -35,7 +35,7 @@ impl Inner {
             }
             Err(PostError::NoResource) => {
                 let payload = self.engine.async_state.payload(payload);
-                self.wait_for_room(index, Pending::Control { id, words, payload });
+                self.wait_until_writable(index, Pending::Control { id, words, payload });
             }
             Err(error) => {
                 let _ = self.refused(index, error);
@@ -76,7 +76,10 @@ impl Inner {
         match post::parts(lane, peer, id, words, &[]) {
             Ok(()) => {}
             Err(PostError::NoResource) => {
-                self.wait_for_room(index, Pending::Control { id, words, payload: Vec::new() });
+                self.wait_until_writable(
+                    index,
+                    Pending::Control { id, words, payload: Vec::new() },
+                );
             }
             Err(error) => {
                 let _ = self.refused(index, error);

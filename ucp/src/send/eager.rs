@@ -4,12 +4,12 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{Iface, LocalSlice, PostError, Posted};
 
-use super::post;
-use crate::engine::Counters;
 use crate::loan;
 use crate::pack::{self, RUNS};
 use crate::peer::Peer;
+use crate::post;
 use crate::request::{Send, SendPhase, token};
+use crate::state::counters::Counters;
 use crate::unexpected::INLINE;
 use crate::wire::{self, FirstPiece};
 
@@ -88,8 +88,8 @@ impl Eager<'_> {
         let Self { lane, peer, send, key } = self;
         let (single, first_of_many, words) = send.kind.eager(send.front.len());
         let max = lane.attr().limits.am.max_bcopy;
-        let Send { front: lead, buffer, synchronous, .. } = &mut **send;
-        let (synchronous, whole) = (*synchronous, length as u64);
+        let Send { front: lead, buffer, synchronous, marks, .. } = &mut **send;
+        let (synchronous, marks, whole) = (*synchronous, marks.unwrap_or_default(), length as u64);
         if synchronous && length + 8 <= max {
             let request = key.to_wire().to_le_bytes();
             post::message(*lane, peer, wire::EAGER_SYNC, words, [&request, lead], buffer)?;
@@ -102,12 +102,12 @@ impl Eager<'_> {
         }
         let request = if synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;
-        let front = FirstPiece { message, total: whole, request }.pack();
+        let front = FirstPiece { message, total: whole, marks, request }.pack();
         let mut packed = 0;
         let mut pack = |out: View<'_>| {
             let at = out.copy_in(&front);
-            let room = out.slice(at, out.len() - at).unwrap_or(View::empty());
-            packed = pack::message(lead, buffer, 0, length, room);
+            let rest = out.slice(at, out.len() - at).unwrap_or(View::empty());
+            packed = pack::message(lead, buffer, 0, length, rest);
             at + packed
         };
         post::packed(*lane, peer, first_of_many, words, max, &mut pack)?;

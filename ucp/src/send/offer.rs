@@ -4,15 +4,14 @@ use bowline_base::buffer::Shape;
 use bowline_base::slab::Key;
 use bowline_uct::{Caps, Iface, PostError};
 
-use super::post;
 use crate::loan;
 use crate::pack;
-use crate::peer::Peer;
-use crate::proto::put::can_land;
+use crate::peer::{Peer, can_land};
+use crate::post;
 use crate::request::{Send, SendKind, SendPhase};
 use crate::settings::RndvScheme;
 use crate::unexpected::INLINE;
-use crate::wire::{self, AmEnvelope, MAX_RKEY, Rts};
+use crate::wire::{self, AmEnvelope, MAX_RKEY, Rts, WireKey};
 
 /// Posts the envelope of a message that the receiver fetches.
 pub(super) fn offer(
@@ -23,24 +22,25 @@ pub(super) fn offer(
     scheme: RndvScheme,
 ) -> Result<bool, PostError> {
     let (mut address, length) = (pack::address(&send.buffer), send.buffer.len());
-    let (request, mut rkey) = (key.to_wire(), [0; MAX_RKEY]);
+    let (request, mut packed) = (key.to_wire(), [0; MAX_RKEY]);
     let whole = send.buffer.shape() == Shape::Whole;
-    let rkey_len = match lane.rkey_of(address, length, &mut rkey) {
-        _ if !whole => 0,
-        Some(len) => len as u8,
+    let rkey = match lane.rkey_of(address, length, &mut packed) {
+        _ if !whole => WireKey::NONE,
+        Some(len) => WireKey::of(&packed[..len]).unwrap_or(WireKey::NONE),
         // A receiver whose buffer cannot be written to reads after all; it may do so only what is lent.
         None if scheme.reads_nothing(
             can_land(lane.attr().caps, peer) && !lane.attr().caps.contains(Caps::LENT_ONLY),
         ) =>
         {
-            0
+            WireKey::NONE
         }
-        None => expose(lane, send, &mut rkey).unwrap_or_else(|| {
+        None => expose(lane, send).unwrap_or_else(|| {
             address = Rts::PACKED;
-            0
+            WireKey::NONE
         }),
     };
-    let rts = Rts { request, length: length as u64, address, rkey, rkey_len };
+    let marks = send.marks.unwrap_or_default();
+    let rts = Rts { request, length: length as u64, marks, address, rkey };
     let mut payload = [0; Rts::FIXED + MAX_RKEY];
     let n = rts.pack(&mut payload);
     match send.kind {
@@ -61,13 +61,12 @@ pub(super) fn offer(
     Ok(false)
 }
 
-/// Lends the buffer to the peer's reads, where the lane does that. Returns the length of the key in
-/// `out`; without one, the receiver asks for fragments if it cannot read on its own. `None` if it
+/// Lends the buffer to the peer's reads, where the lane does that, and returns the key; without one, the receiver asks for fragments if it cannot read on its own. `None` if it
 /// must not try, since the lane reads only what is lent and the buffer is not.
-fn expose(lane: &mut dyn Iface, send: &mut Send, out: &mut [u8; MAX_RKEY]) -> Option<u8> {
+fn expose(lane: &mut dyn Iface, send: &mut Send) -> Option<WireKey> {
     let caps = lane.attr().caps;
     if !caps.intersects(Caps::EXPOSE | Caps::LENT_ONLY) {
-        return Some(0);
+        return Some(WireKey::NONE);
     }
     if send.exposed.is_none() {
         let all = loan::of_send(&send.buffer, 0, send.buffer.len());
@@ -78,10 +77,8 @@ fn expose(lane: &mut dyn Iface, send: &mut Send, out: &mut [u8; MAX_RKEY]) -> Op
     }
     if !caps.contains(Caps::EXPOSE) {
         // It is found by its address.
-        return Some(0);
+        return Some(WireKey::NONE);
     }
     let key = send.exposed.and_then(|memory| lane.rkey_pack(memory).ok()).unwrap_or_default();
-    let Some(place) = out.get_mut(..key.len()) else { return Some(0) };
-    place.copy_from_slice(&key);
-    Some(key.len() as u8)
+    Some(WireKey::of(&key).unwrap_or(WireKey::NONE))
 }

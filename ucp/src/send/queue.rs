@@ -3,14 +3,15 @@
 use bowline_base::slab::Key;
 use bowline_uct::{PeerFailure, PostError};
 
-use super::{Post, post};
-use crate::error::OpError;
+use super::Post;
+use crate::engine::Inner;
+use crate::error::{ConnectError, OpError};
 use crate::peer::{PeerIndex, PeerState, Pending};
-use crate::proto::rendezvous::send_of;
-use crate::request::{Body, Request, SendKind, Status};
+use crate::post;
+use crate::request::{Body, Request, SendKind, send_of};
+use crate::status::Status;
 use crate::unexpected::INLINE;
 use crate::wire;
-use crate::worker::Inner;
 
 impl Inner {
     /// Makes the endpoint to a peer and greets it, if that was not done yet.
@@ -33,9 +34,17 @@ impl Inner {
         let (lane, ep) = match route {
             Ok(route) => route,
             Err(error) => {
-                tracing::warn!(rank = peer.address.rank, %error, "no way to a peer");
-                self.engine.fail_peer(index, PeerFailure::Unreachable);
-                return Err(PeerFailure::Unreachable.into());
+                // A peer that is gone is no fault of the way to it: one that has ended in order may still be sent what
+                // it does not need, such as a wake-up.
+                let how = if let ConnectError::PeerFailed { how, .. } = error {
+                    tracing::debug!(rank = peer.address.rank, %how, "a peer is gone");
+                    how
+                } else {
+                    tracing::warn!(rank = peer.address.rank, %error, "no transport reaches a peer");
+                    PeerFailure::Unreachable
+                };
+                self.engine.fail_peer(index, how);
+                return Err(how.into());
             }
         };
         peer.state = PeerState::Ready;
@@ -52,6 +61,7 @@ impl Inner {
 
     /// Posts what waits for a peer, in order, until the lane is full.
     pub(crate) fn resume(&mut self, index: PeerIndex) {
+        let waited = !self.engine.peers[index as usize].pending.is_empty();
         loop {
             let peer = &mut self.engine.peers[index as usize];
             let speaks =
@@ -61,7 +71,8 @@ impl Inner {
             }
             let Some(first) = peer.pending.pop_front() else {
                 peer.recompute_short_limit();
-                if peer.state != PeerState::Ready || peer.end.is_some() {
+                // Room that nothing waits for is no end of a close: our DISCONNECT may be yet to come.
+                if waited && (peer.state != PeerState::Ready || peer.end.is_some()) {
                     self.sent_all(index);
                 }
                 return;
@@ -85,7 +96,7 @@ impl Inner {
                 (Post::Complete, Pending::Send(key)) => self.sent(key),
                 (Post::Failed(error), Pending::Send(key)) => self.engine.fail(key, error),
                 (Post::Blocked, first) => {
-                    self.wait_for_room(index, first);
+                    self.wait_until_writable(index, first);
                     return;
                 }
                 (Post::Starved, Pending::Send(key)) => self.park_am(index, key),
@@ -129,7 +140,7 @@ impl Inner {
         self.resume(index);
     }
 
-    pub(super) fn wait_for_room(&mut self, index: PeerIndex, first: Pending) {
+    pub(super) fn wait_until_writable(&mut self, index: PeerIndex, first: Pending) {
         let peer = &mut self.engine.peers[index as usize];
         peer.queue_first(first);
         self.lanes[peer.lane as usize].iface.want_writable(peer.ep);
@@ -149,6 +160,7 @@ impl Inner {
             _ => {
                 tracing::debug!(index, %error, "a lane refused a message to a peer");
                 self.engine.peer_failed(index, PeerFailure::Died);
+                self.withdraw_all();
                 Post::Failed(PeerFailure::Died.into())
             }
         }

@@ -3,11 +3,12 @@
 use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
 use bowline_base::slab::Key;
 
-use super::{Chunk, StreamReceive, StreamReceived, StreamWant};
+use super::StreamReceived;
 use crate::error::OpError;
 use crate::peer::{Ep, PeerIndex};
-use crate::request::{self, Body, RequestId, Requests, SendKind, Status};
-use crate::tagged::Sent;
+use crate::request::{self, Body, RequestId, Requests, SendKind, Sent, StreamReceive, StreamWant};
+use crate::state::stream::Chunk;
+use crate::status::Status;
 use crate::worker::Worker;
 
 impl Worker {
@@ -27,7 +28,7 @@ impl Worker {
     /// Receives bytes of the stream from `ep` into `buffer`, in the order of the calls.
     ///
     /// # Errors
-    /// When the room is no multiple of the unit, the stream has come to the end that its peer's
+    /// When the buffer is no multiple of the unit, the stream has come to the end that its peer's
     /// failure made, or there is no such endpoint; and for a buffer of callbacks, which have no use
     /// for bytes without a begin.
     pub fn stream_recv(
@@ -38,20 +39,20 @@ impl Worker {
     ) -> Result<StreamReceived, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
-        let room = buffer.len();
+        let capacity = buffer.len();
         if buffer.shape() == Shape::Callbacks {
             return Err(OpError::Unsupported);
         }
-        if want.unit == 0 || want.whole(room) != room {
-            return Err(OpError::BadUnit { unit: want.unit as u64, room: room as u64 });
+        if want.unit == 0 || want.whole(capacity) != capacity {
+            return Err(OpError::BadUnit { unit: want.unit as u64, capacity: capacity as u64 });
         }
         let index = engine.index_of(ep)?;
         let stream = engine.streams.make(index);
         if stream.receives.is_empty() && stream.fetching.is_none() {
             let available = stream.available();
-            let n = available.min(room);
+            let n = available.min(capacity);
             let n = if want.all { n } else { want.whole(n) };
-            if n == room || n > 0 && !want.all {
+            if n == capacity || n > 0 && !want.all {
                 let unasked = stream.drain(n, &mut buffer, 0, &mut engine.stream_buffers);
                 engine.let_go(index, unasked);
                 engine.give_back(index, n);
@@ -67,7 +68,7 @@ impl Worker {
         let key = begin(&mut engine.requests, buffer, index, want);
         let failed = engine.peers[index as usize].failure().is_some();
         let stream = engine.streams.make(index);
-        stream.wants_nothing = room == 0 || stream.wants_nothing && !stream.receives.is_empty();
+        stream.wants_nothing = capacity == 0 || stream.wants_nothing && !stream.receives.is_empty();
         stream.receives.push_back(key);
         let dry = stream.chunks.is_empty() && stream.fetching.is_none();
         if dry && stream.error.is_none() && !failed && !stream.wants_nothing {

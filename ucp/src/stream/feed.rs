@@ -4,12 +4,13 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 
-use super::{Chunk, MAX_REMOTE, StreamReceive};
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::peer::PeerIndex;
-use crate::request::{self, Body, Receive};
+use crate::request::{self, Body, Receive, StreamReceive};
+use crate::select::{EAGER, Marks, Measure, MessageKind};
+use crate::state::stream::{Chunk, MAX_REMOTE, Stream};
 use crate::unasked::{ENVELOPE, REMOTE};
 use crate::wire::{self, Rts};
 
@@ -61,6 +62,43 @@ impl Engine {
         self.rest_of_data(peer, data, 0)
     }
 
+    /// The first piece of a long send, which is measured if all of it goes straight into receives; or the last one.
+    pub(crate) fn stream_end_piece(
+        &mut self,
+        peer: PeerIndex,
+        words: [u64; 2],
+        data: View<'_>,
+    ) -> Option<()> {
+        let waited_for = |engine: &mut Self| {
+            engine.streams.get_mut(peer).is_some_and(|stream| stream.is_waited_for())
+        };
+        match words[1] {
+            0 => {
+                let (total, marks) = Marks::of(words[0]);
+                let measure = match waited_for(self) {
+                    true => self.begin_measure(peer, MessageKind::Stream, marks, total),
+                    false => Measure::NONE,
+                };
+                let first = data.len() as u64;
+                self.stream_data(peer, data)?;
+                self.streams.make(peer).measured = Some((measure, total, first));
+            }
+            1 => {
+                let measured = self.streams.get_mut(peer).and_then(|stream| stream.measured.take());
+                let waited = waited_for(self);
+                self.stream_data(peer, data)?;
+                let here = |stream: &mut Stream| stream.chunks.is_empty() && waited;
+                if let Some((measure, total, first)) = measured
+                    && self.streams.get_mut(peer).is_some_and(here)
+                {
+                    self.end_measure(peer, measure, EAGER, total, first);
+                }
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
     #[inline(never)]
     fn rest_of_data(&mut self, peer: PeerIndex, data: View<'_>, at: usize) -> Option<()> {
         if at > 0 {
@@ -77,7 +115,7 @@ impl Engine {
                 self.feed_stream(peer);
             }
         } else if at > 0 && self.streams.make(peer).wants_nothing {
-            // The next receive may be one of nothing, which waited only for its turn.
+            // The next receive may be one of nothing, which waited only for those before it.
             self.feed_stream(peer);
         }
         Some(())
@@ -164,8 +202,11 @@ impl Engine {
         let direct = receive.filter(|&key| {
             let request = self.requests.get(key).map(|request| &request.body);
             let Some(Body::Stream(receive)) = request else { return false };
-            let fits =
-                if receive.want.all { receive.room() == length } else { receive.room() >= length };
+            let fits = if receive.want.all {
+                receive.remaining() == length
+            } else {
+                receive.remaining() >= length
+            };
             at == 0 && receive.filled == 0 && fits && length.is_multiple_of(receive.want.unit)
         });
         let (key, own) = match direct {
@@ -174,16 +215,16 @@ impl Engine {
                 (key, false)
             }
             None => {
-                let mut room = Vec::new();
-                if room.try_reserve_exact(length).is_err() {
+                let mut bytes = Vec::new();
+                if bytes.try_reserve_exact(length).is_err() {
                     stream.error = Some(OpError::TooLong);
                     let refused = wire::refusal(None);
                     let (request, outcome) = (rts.request, refused);
                     self.actions.push(crate::action::Action::Refuse { peer, request, outcome });
                     return self.cut_stream(peer, at);
                 }
-                room.resize(length, 0);
-                let buffer = RecvBuf::owned(room);
+                bytes.resize(length, 0);
+                let buffer = RecvBuf::owned(bytes);
                 let receive = Receive { buffer, space: 0, item: ItemId::NONE, fetch: None };
                 (request::begin(&mut self.requests, Body::Receive(receive)), true)
             }
@@ -202,7 +243,9 @@ impl Engine {
             request.body = Body::Receive(Receive { buffer, space, item, fetch: None });
         }
         let none = Envelope { space: 0, source: 0, tag: 0 };
-        self.begin_fetch(key, peer, &none, *rts);
+        // One that is read into memory of the engine first would be measured by half.
+        let kind = (!own).then_some(MessageKind::Stream);
+        self.begin_fetch(key, peer, &none, *rts, kind);
     }
 
     /// A receive is complete while chunks are being read: it may be one of those.
@@ -307,7 +350,7 @@ impl Engine {
     }
 
     /// What a receive that waits for a stream has and wants, in bytes.
-    pub(crate) const fn stream_room(receive: &StreamReceive) -> (usize, usize) {
+    pub(crate) const fn stream_capacity(receive: &StreamReceive) -> (usize, usize) {
         (receive.filled, receive.buffer.len())
     }
 }

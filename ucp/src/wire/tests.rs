@@ -5,9 +5,8 @@ use proptest::prelude::*;
 
 #[test]
 fn golden_bytes_of_an_rts() {
-    let mut rkey = [0; MAX_RKEY];
-    rkey[..2].copy_from_slice(&[0xaa, 0xbb]);
-    let rts = Rts { request: 1, length: 0x0203, address: 4, rkey, rkey_len: 2 };
+    let rkey = WireKey::of(&[0xaa, 0xbb]).unwrap();
+    let rts = Rts { request: 1, length: 0x0203, marks: Marks::NONE, address: 4, rkey };
     let mut out = [0; Rts::FIXED + MAX_RKEY];
     let n = rts.pack(&mut out);
     assert_eq!(
@@ -19,10 +18,8 @@ fn golden_bytes_of_an_rts() {
 
 #[test]
 fn golden_bytes_of_an_offer() {
-    let mut rkey = [0; MAX_RKEY];
-    rkey[0] = 0xcc;
-    let coop_request =
-        CoopRequest { address: 1, wanted: 0x0203, piece: 4, cursor: 5, rkey, rkey_len: 1 };
+    let rkey = WireKey::of(&[0xcc]).unwrap();
+    let coop_request = CoopRequest { address: 1, wanted: 0x0203, piece: 4, cursor: 5, rkey };
     let mut out = [0; CoopRequest::FIXED + MAX_RKEY];
     let n = coop_request.pack(&mut out);
     let mut expected = [0; 33];
@@ -43,9 +40,8 @@ fn golden_words_of_an_am_envelope() {
 
 #[test]
 fn golden_bytes_of_a_target_buffer() {
-    let mut rkey = [0; MAX_RKEY];
-    rkey[0] = 0xdd;
-    let target = TargetBuffer { address: 1, wanted: 0x0203, rkey, rkey_len: 1 };
+    let rkey = WireKey::of(&[0xdd]).unwrap();
+    let target = TargetBuffer { address: 1, wanted: 0x0203, rkey };
     let mut out = [0; TargetBuffer::FIXED + MAX_RKEY];
     let n = target.pack(&mut out);
     assert_eq!(&out[..n], [1, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0, 0xdd]);

@@ -9,11 +9,11 @@ use std::time::Duration;
 use bowline_base::slab::Key;
 use bowline_base::worker_lock::OwnerGuard;
 
-use super::{Inner, Worker};
-use crate::async_progress::Pause;
-use crate::error::ReceiveError;
-use crate::request::{RequestId, Status};
-use crate::tagged::MessageInfo;
+use super::Worker;
+use super::driver::Pause;
+use crate::engine::Inner;
+use crate::request::RequestId;
+use crate::status::{MessageInfo, ReceiveError, Status};
 use crate::wait::Stages;
 
 /// Looks of [`Worker::yield_until`] between two progress calls.
@@ -21,7 +21,7 @@ const PROGRESS_EVERY: u32 = 16;
 
 /// Looks for what a rank does that has a processor, before a yield: some 2 us, which is what the yield
 /// would cost.
-const LOOKS_BESIDE: u32 = 64;
+const POLLS_BESIDE: u32 = 64;
 
 /// The stages of one wait.
 struct Waiting<'a> {
@@ -83,7 +83,8 @@ impl<'a> Waiting<'a> {
 impl Worker {
     /// The loop of every wait. It is entered with the worker borrowed, looks at the lanes, calls handlers
     /// of the user, and rests, until one of two conditions holds. `inside` is asked about the worker after
-    /// each look, once the handlers of what came before have run. `outside` is code of the user and may
+    /// each look that found something and the first one after entering, once the handlers of what came have been
+    /// called, except of messages that wait for the end of a running handler. `outside` is code of the user and may
     /// call the worker. With `stays`, looks that find nothing follow each other inside of the worker,
     /// which is the shortest loop for a message; `outside` is then asked only between such rows.
     #[inline(always)]
@@ -98,40 +99,52 @@ impl Worker {
         let mut pause = Pause::new(self);
         // Declared behind the pause, so that the worker is left first: the end of a pause enters it.
         let mut inner = inner;
+        // Since then others may have been inside.
+        let mut entered = true;
         loop {
-            let events = loop {
-                let events = inner.progress();
-                if !inner.engine.inbox.is_empty() {
-                    break events.max(1);
-                }
-                if let Some(result) = inside(&mut inner) {
+            let events = inner.progress();
+            let deliver = !inner.engine.inbox.is_empty();
+            if !deliver {
+                if (events > 0 || entered)
+                    && let Some(result) = inside(&mut inner)
+                {
                     return result;
                 }
-                if events > 0 || !waiting.spins() || !stays || pause.is_wanted() {
-                    break events;
+                entered = false;
+                if events == 0 && waiting.spins() && stays && !pause.is_wanted() {
+                    continue;
                 }
-            };
-            self.between_looks(inner, events, &mut waiting, &mut pause);
+            }
+            self.between_polls(inner, events, deliver, &mut waiting, &mut pause);
             if let Some(result) = outside() {
                 return result;
             }
             inner = self.inner.borrow_mut();
+            // The handlers of what came before have run, though the inbox need not be empty: a
+            // message waits there while the handler of its id runs, which may be what called here.
+            if deliver && let Some(result) = inside(&mut inner) {
+                return result;
+            }
+            entered = true;
         }
     }
 
     /// What a wait does out of the worker when a look brought something else, or nothing for long.
     #[inline(never)]
-    fn between_looks(
+    fn between_polls(
         &self,
         inner: OwnerGuard<'_, Inner>,
-        events: u32,
+        mut events: u32,
+        deliver: bool,
         waiting: &mut Waiting<'_>,
         pause: &mut Pause<'_>,
     ) {
-        let deliver = !inner.engine.inbox.is_empty();
         drop(inner);
         if deliver {
-            self.deliver();
+            events = events.saturating_add(self.deliver());
+            if events == 0 {
+                waiting.spins();
+            }
         }
         pause.begin();
         waiting.rest(events);
@@ -140,19 +153,17 @@ impl Worker {
     /// Waits for a request and frees it.
     #[inline]
     pub fn wait(&self, id: RequestId) -> Status {
-        let mut status = Status::NONE;
         let mut inner = self.inner.borrow_mut();
-        if !inner.engine.take_or_gone(id.0, &mut status) {
-            self.wait_long(inner, id, &mut status);
+        match inner.engine.take_message(id.0) {
+            Some(ended) => Status::of(ended),
+            None => self.wait_long(inner, id),
         }
-        status
     }
 
     /// The same for a request that is not complete.
     #[inline(never)]
-    fn wait_long(&self, inner: OwnerGuard<'_, Inner>, id: RequestId, status: &mut Status) {
-        let ended = |inner: &mut Inner| inner.engine.take_or_gone(id.0, status).then_some(());
-        self.wait_loop(inner, true, ended, || None);
+    fn wait_long(&self, inner: OwnerGuard<'_, Inner>, id: RequestId) -> Status {
+        Status::of(self.wait_loop(inner, true, |inner| inner.engine.take_message(id.0), || None))
     }
 
     /// Waits for a receive whose message was there when it was posted.
@@ -165,8 +176,7 @@ impl Worker {
         if let Some(message) = inner.engine.take_message(key) {
             return message;
         }
-        drop(inner);
-        self.wait(RequestId(key)).message()
+        self.wait_long(inner, RequestId(key)).message()
     }
 
     /// Waits until `done` says so, which is asked after every progress.
@@ -192,7 +202,7 @@ impl Worker {
     #[inline]
     pub fn yield_until(&self, of: Option<u32>, mut done: impl FnMut() -> bool) -> bool {
         let mut stages = self.waiter.borrow().stages();
-        let (mut round, before) = (0, self.waiter.borrow().looks().min(stages.spins));
+        let (mut round, before) = (0, self.waiter.borrow().polls_before_yield().min(stages.spins));
         while round < stages.yields.saturating_add(stages.spins) {
             if done() {
                 return true;
@@ -202,13 +212,13 @@ impl Worker {
             }
             if round >= before {
                 let runs = || of.is_some_and(|rank| self.waiter.borrow().runs(rank));
-                let mut looks = 0;
-                while looks < LOOKS_BESIDE && runs() {
+                let mut polls = 0;
+                while polls < POLLS_BESIDE && runs() {
                     std::hint::spin_loop();
                     if done() {
                         return true;
                     }
-                    looks += 1;
+                    polls += 1;
                 }
                 let mut waiter = self.waiter.borrow_mut();
                 waiter.yield_now();

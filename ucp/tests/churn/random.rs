@@ -12,16 +12,16 @@ use proptest::prelude::*;
 use super::{Client, PLACES, Site};
 
 /// Clients at once.
-const SEATS: usize = 3;
+const SLOTS: usize = 3;
 
-/// A step. The first number is a seat, where it has one.
+/// A step. The first number is a slot, where it has one.
 #[derive(Clone, Debug)]
 enum Do {
-    /// A client of the server's job, or of another, if nobody has the seat.
+    /// A client of the server's job, or of another, if nobody has the slot.
     Arrive(usize, bool),
     Send(usize, usize),
     Am(usize, usize),
-    /// The server sends to the endpoint of whoever has, or last had, the seat.
+    /// The server sends to the endpoint of the client that has, or last had, the slot.
     Answer(usize, usize),
     /// It receives what has come, up to so many messages.
     Receive(usize),
@@ -34,18 +34,18 @@ enum Do {
 }
 
 fn programs() -> impl Strategy<Value = Vec<Do>> {
-    let seat = || 0..SEATS;
+    let slot = || 0..SLOTS;
     let len = || prop_oneof![3 => 0..40_usize, 2 => 100..9000_usize, 1 => 20_000..100_000_usize];
     let one = prop_oneof![
-        6 => (seat(), prop::bool::weighted(0.1)).prop_map(|(s, own)| Do::Arrive(s, own)),
-        4 => (seat(), len()).prop_map(|(s, n)| Do::Send(s, n)),
-        4 => (seat(), len()).prop_map(|(s, n)| Do::Am(s, n)),
-        3 => (seat(), len()).prop_map(|(s, n)| Do::Answer(s, n)),
+        6 => (slot(), prop::bool::weighted(0.1)).prop_map(|(s, own)| Do::Arrive(s, own)),
+        4 => (slot(), len()).prop_map(|(s, n)| Do::Send(s, n)),
+        4 => (slot(), len()).prop_map(|(s, n)| Do::Am(s, n)),
+        3 => (slot(), len()).prop_map(|(s, n)| Do::Answer(s, n)),
         2 => (0..4_usize).prop_map(Do::Receive),
-        2 => (seat(), any::<bool>()).prop_map(|(s, f)| Do::Close(s, f)),
-        2 => (seat(), any::<bool>()).prop_map(|(s, f)| Do::CloseThere(s, f)),
-        1 => seat().prop_map(Do::Kill),
-        2 => seat().prop_map(Do::Drop),
+        2 => (slot(), any::<bool>()).prop_map(|(s, f)| Do::Close(s, f)),
+        2 => (slot(), any::<bool>()).prop_map(|(s, f)| Do::CloseThere(s, f)),
+        1 => slot().prop_map(Do::Kill),
+        2 => slot().prop_map(Do::Drop),
         6 => (1..60_u8).prop_map(Do::Steps),
     ];
     proptest::collection::vec(one, 100..700)
@@ -58,7 +58,7 @@ struct Known {
     ep: Option<Ep>,
     sent: u64,
     ams: u32,
-    /// How many of its messages the server has received, by either way.
+    /// How many of its messages the server has received, by either kind of handler.
     got: u64,
     got_ams: u32,
     /// Messages that were sent to it, and received there.
@@ -72,9 +72,9 @@ struct Known {
 
 struct Program {
     site: Site,
-    seats: Vec<Option<Client>>,
-    /// Who had the seat last.
-    last: [Option<u32>; SEATS],
+    slots: Vec<Option<Client>>,
+    /// Who had the slot last.
+    last: [Option<u32>; SLOTS],
     known: Vec<Known>,
     by_ep: HashMap<Ep, u32>,
     seen: usize,
@@ -82,7 +82,7 @@ struct Program {
     waiting: Vec<Option<RequestId>>,
     /// Of the server.
     receives: Vec<RequestId>,
-    /// Sends of anybody, with the seat of a client.
+    /// Sends of anybody, with the slot of a client.
     sends: Vec<(Option<usize>, RequestId)>,
 }
 
@@ -97,54 +97,54 @@ impl Program {
     fn new(options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
         Self {
             site: Site::new(options, settings),
-            seats: (0..SEATS).map(|_| None).collect(),
-            last: [None; SEATS],
+            slots: (0..SLOTS).map(|_| None).collect(),
+            last: [None; SLOTS],
             known: Vec::new(),
             by_ep: HashMap::new(),
             seen: 0,
-            waiting: vec![None; SEATS],
+            waiting: vec![None; SLOTS],
             receives: Vec::new(),
             sends: Vec::new(),
         }
     }
 
-    fn note(&mut self, seat: Option<usize>, sent: Result<Sent, bowline_ucp::OpError>) -> bool {
+    fn note(&mut self, slot: Option<usize>, sent: Result<Sent, bowline_ucp::OpError>) -> bool {
         if let Ok(Sent::Pending(id)) = sent {
-            self.sends.push((seat, id));
+            self.sends.push((slot, id));
         }
         sent.is_ok()
     }
 
     fn act(&mut self, step: &Do) {
         match *step {
-            Do::Arrive(seat, own) if self.seats[seat].is_none() => {
+            Do::Arrive(slot, own) if self.slots[slot].is_none() => {
                 let number = self.known.len() as u32;
                 let job = if own { 1 } else { u64::from(number) + 100 };
                 let client = self.site.arrive_in(job, number);
-                self.waiting[seat] = Some(super::receive(&client.worker, None, ROOM));
-                self.seats[seat] = Some(client);
-                self.last[seat] = Some(number);
+                self.waiting[slot] = Some(super::receive(&client.worker, None, ROOM));
+                self.slots[slot] = Some(client);
+                self.last[slot] = Some(number);
                 self.known.push(Known::default());
             }
-            Do::Send(seat, len) => {
-                let Some(client) = &self.seats[seat] else { return };
+            Do::Send(slot, len) => {
+                let Some(client) = &self.slots[slot] else { return };
                 let number = client.number;
                 let known = &self.known[number as usize];
                 let sent = client.send(known.sent, content(number, known.sent, len));
-                if self.note(Some(seat), sent) {
+                if self.note(Some(slot), sent) {
                     self.known[number as usize].sent += 1;
                 }
             }
-            Do::Am(seat, len) => {
-                let Some(client) = &self.seats[seat] else { return };
+            Do::Am(slot, len) => {
+                let Some(client) = &self.slots[slot] else { return };
                 let number = client.number;
                 let sent = client.am(self.known[number as usize].ams, len);
-                if self.note(Some(seat), sent) {
+                if self.note(Some(slot), sent) {
                     self.known[number as usize].ams += 1;
                 }
             }
-            Do::Answer(seat, len) => {
-                let Some(number) = self.last[seat] else { return };
+            Do::Answer(slot, len) => {
+                let Some(number) = self.last[slot] else { return };
                 let known = &self.known[number as usize];
                 let Some(ep) = known.ep else { return };
                 let envelope = Envelope { space: 0, source: number, tag: known.answers };
@@ -163,17 +163,17 @@ impl Program {
                     self.receives.push(super::receive(&self.site.server, None, ROOM));
                 }
             }
-            Do::Close(seat, force) => {
-                let Some(client) = &self.seats[seat] else { return };
+            Do::Close(slot, force) => {
+                let Some(client) = &self.slots[slot] else { return };
                 let mode = if force { CloseMode::Force } else { CloseMode::Flush };
                 let known = &mut self.known[client.number as usize];
                 known.cut |= force;
                 known.in_order = true;
                 let closing = client.worker.close(client.to, mode);
-                self.note(Some(seat), closing);
+                self.note(Some(slot), closing);
             }
-            Do::CloseThere(seat, force) => {
-                let Some(number) = self.last[seat] else { return };
+            Do::CloseThere(slot, force) => {
+                let Some(number) = self.last[slot] else { return };
                 let Some(ep) = self.known[number as usize].ep else { return };
                 let mode = if force { CloseMode::Force } else { CloseMode::Flush };
                 // What the client sends from here on may find nobody.
@@ -181,47 +181,47 @@ impl Program {
                 let closing = self.site.server.close(ep, mode);
                 self.note(None, closing);
             }
-            Do::Kill(seat) => {
-                if let Some(client) = &self.seats[seat] {
+            Do::Kill(slot) => {
+                if let Some(client) = &self.slots[slot] {
                     self.site.network.kill(client.node);
                 }
-                self.leave(seat);
+                self.leave(slot);
             }
-            Do::Drop(seat) => self.leave(seat),
-            Do::Steps(count) => (0..count).for_each(|_| _ = self.turn()),
+            Do::Drop(slot) => self.leave(slot),
+            Do::Steps(count) => (0..count).for_each(|_| _ = self.round()),
             Do::Arrive(..) => {}
         }
     }
 
-    /// Drops the worker at a seat. One whose close is not complete, or that was not closed, may take
+    /// Drops the worker at a slot. One whose close is not complete, or that was not closed, may take
     /// messages with it.
-    fn leave(&mut self, seat: usize) {
-        let Some(client) = self.seats[seat].take() else { return };
-        let open = self.sends.iter().any(|&(at, _)| at == Some(seat));
+    fn leave(&mut self, slot: usize) {
+        let Some(client) = self.slots[slot].take() else { return };
+        let open = self.sends.iter().any(|&(at, _)| at == Some(slot));
         let known = &mut self.known[client.number as usize];
         known.cut |= open || !known.in_order;
-        self.sends.retain(|&(at, _)| at != Some(seat));
-        self.waiting[seat] = None;
+        self.sends.retain(|&(at, _)| at != Some(slot));
+        self.waiting[slot] = None;
     }
 
     /// One look of everybody, and at what has come.
-    fn turn(&mut self) -> bool {
-        let clients: Vec<&Client> = self.seats.iter().flatten().collect();
-        let moved = self.site.turn(&clients);
+    fn round(&mut self) -> bool {
+        let clients: Vec<&Client> = self.slots.iter().flatten().collect();
+        let moved = self.site.round(&clients);
         self.look_at_ams();
         self.look_at_receives();
         self.look_at_answers();
-        let (site, seats) = (&self.site, &self.seats);
-        self.sends.retain(|&(seat, id)| {
-            let worker = match seat {
-                Some(seat) => seats[seat].as_ref().map(|client| &client.worker),
+        let (site, slots) = (&self.site, &self.slots);
+        self.sends.retain(|&(slot, id)| {
+            let worker = match slot {
+                Some(slot) => slots[slot].as_ref().map(|client| &client.worker),
                 None => Some(&site.server),
             };
             worker.is_some_and(|worker| worker.take(id).is_none())
         });
         let peers = self.site.server.peer_count();
         let own = self.known.len();
-        assert!(peers.places <= PLACES + 2 * own.min(SEATS) + own / 4, "{peers:?}");
+        assert!(peers.places <= PLACES + 2 * own.min(SLOTS) + own / 4, "{peers:?}");
         moved
     }
 
@@ -261,8 +261,8 @@ impl Program {
     }
 
     fn look_at_answers(&mut self) {
-        for (seat, client) in self.seats.iter().enumerate() {
-            let (Some(client), Some(id)) = (client, self.waiting[seat]) else { continue };
+        for (slot, client) in self.slots.iter().enumerate() {
+            let (Some(client), Some(id)) = (client, self.waiting[slot]) else { continue };
             let Some((status, bytes)) = client.worker.take_with_buffer(id) else { continue };
             let known = &mut self.known[client.number as usize];
             if status.outcome.is_ok() {
@@ -273,7 +273,7 @@ impl Program {
                 let expected = content(client.number, status.tag, status.length as usize);
                 assert!(bytes[..status.length as usize] == expected, "of another message");
             }
-            self.waiting[seat] = Some(super::receive(&client.worker, None, ROOM));
+            self.waiting[slot] = Some(super::receive(&client.worker, None, ROOM));
         }
     }
 
@@ -282,7 +282,7 @@ impl Program {
         let mut idle = 0;
         while idle < 70 {
             self.act(&Do::Receive(1));
-            idle = if self.turn() { 0 } else { idle + 1 };
+            idle = if self.round() { 0 } else { idle + 1 };
         }
         for (number, known) in self.known.iter().enumerate() {
             if known.in_order && !known.cut {
@@ -290,9 +290,9 @@ impl Program {
                 assert_eq!(known.got, known.sent, "messages of client {number} are lost");
             }
         }
-        // Whoever comes now finds all that the others had.
-        for seat in 0..SEATS {
-            self.leave(seat);
+        // A client that comes now finds all that the others had.
+        for slot in 0..SLOTS {
+            self.leave(slot);
         }
         let next = self.known.len() as u32;
         self.site.others(next, 130);

@@ -87,7 +87,7 @@ pub(crate) struct Unpacker {
 }
 
 impl Unpack for Unpacker {
-    fn room(&self) -> usize {
+    fn space(&self) -> usize {
         self.room.len()
     }
     fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Refused> {
@@ -149,7 +149,7 @@ impl Layout {
     }
 }
 
-/// All bytes of a room, as one; pieces must still be as long as they were.
+/// All bytes of a buffer, as one; pieces must still be as long as they were.
 #[track_caller]
 pub(crate) fn content(layout: &Layout, handle: Option<Handle>) -> Vec<u8> {
     let Some(Handle::Receive(mut buffer)) = handle else {

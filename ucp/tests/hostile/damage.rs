@@ -15,15 +15,15 @@ fn what_waits_for_a_damaged_peer_ends_and_nothing_of_it_is_served() {
     let named = receive(&victim, Some(1), 99);
     let anyone = receive(&victim, None, 98);
     let other = receive(&victim, Some(2), 97);
-    forger.tells(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
+    forger.posts(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
     forger.settle(&victim);
     assert_eq!(victim.counters().unexpected, 1);
 
     // An id that is reserved, and then what a healthy peer would send.
-    forger.tells(&victim, 18, [0, 0], &[]);
+    forger.posts(&victim, 18, [0, 0], &[]);
     for _ in 0..1000 {
-        forger.tells(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
-        forger.tells(&victim, AM, [7, 0], &[1; 8]);
+        forger.posts(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
+        forger.posts(&victim, AM, [7, 0], &[1; 8]);
     }
     forger.settle(&victim);
     let lost = OpError::MemberFailed { rank: 1 };
@@ -57,19 +57,19 @@ fn a_rejected_peer_does_not_come_back_by_another_greeting() {
     let network = Network::new(NetworkOptions::default());
     let victim = worker(&network, 0, &[]);
     let mut forger = Forger::new(&network, &victim);
-    forger.tells(&victim, 18, [0, 0], &[]);
+    forger.posts(&victim, 18, [0, 0], &[]);
     forger.settle(&victim);
     assert_eq!(victim.counters().peers_failed, 1);
     // The same name again, and others, on the connection that was rejected.
     for uid in [2, 500, 501, 502] {
         forger.sequence = 0;
         forger.greet(uid);
-        forger.tells(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
+        forger.posts(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
         forger.settle(&victim);
     }
     // And the same name on a new connection.
     let mut again = Forger::new(&network, &victim);
-    again.tells(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
+    again.posts(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
     again.settle(&victim);
     let counters = victim.counters();
     assert_eq!((counters.unexpected, counters.peers_failed), (0, 1));
@@ -97,7 +97,7 @@ fn messages_out_of_sequence_end_what_waits() {
     let named = receive(&victim, Some(1), 99);
     forger.settle(&victim);
     forger.sequence += 1;
-    forger.tells(&victim, EAGER, tagged(0, 1, 99), &[1; 8]);
+    forger.posts(&victim, EAGER, tagged(0, 1, 99), &[1; 8]);
     forger.settle(&victim);
     ends_with(&victim, named, OpError::MemberFailed { rank: 1 });
     assert_eq!(forger.notices(), [1]);

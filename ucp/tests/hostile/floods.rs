@@ -18,7 +18,7 @@ fn flood(
     while victim.counters().peers_failed == 0 {
         assert!(sent < most, "nothing bounds it: {:?}", victim.counters());
         let (id, words, payload) = message(sent);
-        forger.tells(&victim, id, words, &payload);
+        forger.posts(&victim, id, words, &payload);
         sent += 1;
     }
     forger.reads = true;
@@ -121,11 +121,11 @@ fn active_messages_that_wait_for_a_running_handler_are_bounded() {
                     return;
                 }
                 assert!(sent < 100_000, "nothing bounds it");
-                forger.tells(victim, AM, [7, 0], &[1; 8]);
+                forger.posts(victim, AM, [7, 0], &[1; 8]);
             }
         }),
     );
-    forger.lock().expect("one thread").tells(&victim, AM, [7, 0], &[1; 8]);
+    forger.lock().expect("one thread").posts(&victim, AM, [7, 0], &[1; 8]);
     while victim.counters().peers_failed == 0 {
         if victim.progress() == 0 {
             network.advance();
@@ -175,7 +175,7 @@ fn operations_on_memory_that_are_not_answered_are_bounded() {
         }
         // Its queue holds 64 answers; 16 operations may be without one.
         assert!(sent < 64 + 16 + 2 * BATCH, "nothing bounds it");
-        forger.tells(&victim, REMOTE, [0, 0], &flush);
+        forger.posts(&victim, REMOTE, [0, 0], &flush);
     }
     forger.reads = true;
     forger.settle(&victim);
@@ -195,9 +195,37 @@ fn answers_that_a_peer_does_not_take_are_bounded() {
         assert!(sent < 100_000, "nothing bounds it");
         let request = victim.recv(wants(None, 5), RecvBuf::owned(vec![0; 8]));
         victim.detach(request.expect("the space is open"));
-        forger.tells(&victim, EAGER_SYNC, tagged(0, 1, 5), &(sent + 1).to_le_bytes());
+        forger.posts(&victim, EAGER_SYNC, tagged(0, 1, 5), &(sent + 1).to_le_bytes());
     }
     forger.reads = true;
     forger.settle(&victim);
     assert_eq!(forger.notices(), [2]);
+}
+
+/// A peer that is rejected in the midst of a message that it writes: its user has the buffer back when
+/// nobody can write to it any more.
+#[test]
+fn memory_that_a_flooder_may_write_to_is_closed_before_its_user_has_it() {
+    let network =
+        Network::new(NetworkOptions { whole_process: false, ..NetworkOptions::default() });
+    let victim = worker(&network, 0, &[("BOWLINE_RNDV_SCHEME", "put")]);
+    let mut forger = Forger::new(&network, &victim);
+    let written = receive(&victim, Some(1), 9);
+    // Its request, 64 bytes, and that it can write them.
+    let offer: Vec<u8> = [7u64, 64, 1].iter().flat_map(|word| word.to_le_bytes()).collect();
+    forger.posts(&victim, RTS, tagged(0, 1, 9), &offer);
+    forger.settle(&victim);
+    assert_eq!(network.memories(0), 1, "the sender may write to it");
+    for sent in 0.. {
+        assert!(sent < 10_000, "nothing bounds it");
+        forger.says(EAGER, tagged(0, 1, 5), &[1; 4096]);
+        forger.lane.progress(&mut forger.heard, 64);
+        network.advance();
+        victim.progress();
+        if victim.is_complete(written) {
+            break;
+        }
+    }
+    assert_eq!(network.memories(0), 0, "it is open, and its user's");
+    ends_with(&victim, written, OpError::TooManyUnexpected);
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// Who has most is rejected, not whoever sends the message that is one too many.
+/// The peer that has most is rejected, not the one that sends the message that is one too many.
 #[test]
 fn an_honest_peer_is_not_blamed_for_the_flood_of_another() {
     let settings = [("BOWLINE_UNEXPECTED_ENVELOPES", "1m")];
@@ -14,7 +14,7 @@ fn an_honest_peer_is_not_blamed_for_the_flood_of_another() {
     let ep = honest.connect(&victim.address()).expect("it can be reached");
     let most = (1 << 20) / 160;
     for _ in 0..most - 100 {
-        forger.tells(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
+        forger.posts(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
     }
     forger.settle(&victim);
     for number in 0..1000u64 {
@@ -61,7 +61,7 @@ fn floods_an_honest_worker([receiver, sender]: &[Worker; 2], pass: impl Fn()) {
             pass();
         }
     }
-    assert_eq!(error, Some(OpError::TooManyUnexpected), "the sender is not told");
+    assert_eq!(error, Some(OpError::TooManyUnexpected), "the sender is not notified");
     ends_with(sender, answer, OpError::TooManyUnexpected);
     ends_with(receiver, waits, OpError::TooManyUnexpected);
     assert!(receiver.counters().unexpected <= (1 << 20) / 160 + 10 * BATCH);
@@ -143,5 +143,32 @@ fn sends_that_wait_for_room_keep_to_their_credit() {
             step();
         }
         assert_eq!(sender.take(request).expect("it is complete").outcome, Ok(()));
+    }
+}
+
+/// A peer whose messages are all longer than its first share is granted more when one of them is received.
+#[test]
+fn the_share_grows_with_long_messages_that_are_received() {
+    const LONG: usize = 100 << 10;
+    for (share, offered) in [("512k", 1), ("64k", 4)] {
+        let settings = [("BOWLINE_RNDV_THRESHOLD", "128k"), ("BOWLINE_EAGER_SHARE", share)];
+        let network = Network::new(NetworkOptions::default());
+        let [receiver, sender] = [0, 1].map(|rank| worker(&network, rank, &settings));
+        let ep = sender.connect(&receiver.address()).expect("it can be reached");
+        for tag in 0..4 {
+            let envelope = Envelope { space: 0, source: 1, tag };
+            let buffer = SendBuf::owned(vec![tag as u8; LONG]);
+            let sent = sender.send(ep, envelope, buffer, SendMode::Standard).expect("it lives");
+            let buffer = RecvBuf::owned(vec![0; LONG]);
+            let receive = receiver.recv(wants(Some(1), tag), buffer).expect("the space is open");
+            // Credit is back as well when nothing is under way.
+            while sender.progress() + receiver.progress() > 0 || network.advance() {}
+            let (status, bytes) = receiver.take_with_buffer(receive).expect("it is complete");
+            assert_eq!((status.outcome, bytes), (Ok(()), Some(vec![tag as u8; LONG])));
+            if let Sent::Pending(request) = sent {
+                assert_eq!(sender.take(request).expect("it is complete").outcome, Ok(()));
+            }
+        }
+        assert_eq!(sender.counters().sent_rndv, offered, "share {share}");
     }
 }

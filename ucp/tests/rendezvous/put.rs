@@ -43,7 +43,7 @@ fn messages(ranks: &Ranks, first: u64) {
                 let (status, bytes) = ranks.received(1, receive);
                 let (message, cut) = (len as u64, room.min(len));
                 let expected = if room < len {
-                    Err(OpError::Truncated { message, room: room as u64 })
+                    Err(OpError::Truncated { message, capacity: room as u64 })
                 } else {
                     Ok(())
                 };
@@ -110,7 +110,70 @@ fn each_scheme_carries_everything_over_shared_memory() {
     }
 }
 
-/// A permission is taken back in the middle of a message: it comes in another way, and so do all
+/// Whatever a setting asks for and whatever there is, what is chosen can be had: what is asked for, or else
+/// the best of the rest.
+#[test]
+fn what_is_chosen_can_be_had() {
+    const FETCHED: [u64; 4] = [1, 0, 0, 0];
+    const SHARED: [u64; 4] = [1, 0, 0, 1];
+    const LANDED: [u64; 4] = [0, 1, 0, 0];
+    const COPIED: [u64; 4] = [0, 0, 1, 0];
+    let network = |whole_process, exposes, one_sided| {
+        let none = NetworkOptions::default();
+        Some(NetworkOptions { whole_process, exposes, one_sided, ..none })
+    };
+    // What there is, then whether messages can be read, shared and written.
+    let worlds = [
+        (None, [true, true, true]),
+        (network(true, false, true), [true, false, true]),
+        (network(false, true, true), [true, false, true]),
+        (network(false, false, true), [false, false, true]),
+        (network(false, false, false), [false; 3]),
+    ];
+    for (options, [get, share, put]) in worlds {
+        for scheme in ["auto", "get", "put", "copy", "rtr"] {
+            let settings = [
+                ("BOWLINE_RNDV_THRESHOLD", "0"),
+                ("BOWLINE_RNDV_SCHEME", scheme),
+                ("BOWLINE_COOPERATE", "64k"),
+            ];
+            let ranks = match options.clone() {
+                Some(options) => Ranks::simulated(2, options, &settings),
+                None => Ranks::shared(2, &settings),
+            };
+            let message = |tag| {
+                let before = carried(&ranks.worker(1).counters());
+                let unexpected = ranks.worker(1).counters().unexpected;
+                let send = ranks.send(0, 1, tag, pattern(200_000, tag));
+                // Nobody announces what is there.
+                ranks.until(|| ranks.worker(1).counters().unexpected > unexpected);
+                let receive = ranks.receive(1, Some(0), Some(tag), 200_000);
+                ranks.through(0, send, 1, receive);
+                assert!(ranks.received(1, receive).1 == pattern(200_000, tag));
+                let after = carried(&ranks.worker(1).counters());
+                [0, 1, 2, 3].map(|nth| after[nth] - before[nth])
+            };
+            // The first one shows that memory can be read, without which none is shared.
+            message(1);
+            let expected = match scheme {
+                "copy" => COPIED,
+                "put" | "rtr" if put => LANDED,
+                "get" if get => FETCHED,
+                _ if get && share => SHARED,
+                _ if get => FETCHED,
+                _ if put => LANDED,
+                _ => COPIED,
+            };
+            assert_eq!(
+                message(2),
+                expected,
+                "{scheme}; read, shared, written: {get} {share} {put}"
+            );
+        }
+    }
+}
+
+/// A permission is taken back in the middle of a message: it comes by another protocol, and so do all
 /// after it.
 #[test]
 fn what_is_refused_comes_in_another_way() {

@@ -9,8 +9,8 @@ use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
-    Envelope, Ep, FailureSource, Idle, MatchSpec, Members, OpError, RequestId, SendMode, Sent,
-    SpaceOptions, Stages, Status, Waiter, Worker, WorkerParts,
+    CloseMode, Envelope, Ep, FailureSource, Idle, MatchSpec, Members, OpError, RequestId, SendMode,
+    Sent, SpaceOptions, Stages, Status, Waiter, Worker, WorkerParts,
 };
 use bowline_uct::Iface;
 
@@ -241,7 +241,7 @@ impl Ranks {
         (status, bytes.expect("the buffer was owned"))
     }
 
-    /// A crash: nothing is closed, and everybody is told.
+    /// A crash: nothing is closed, and every peer is notified.
     pub(crate) fn kill(&mut self, rank: usize) {
         if let Some(network) = &self.network {
             network.kill(rank as u32);
@@ -250,8 +250,21 @@ impl Ranks {
             job.mark_dead(rank as u32);
         }
         std::mem::forget(self.workers[rank].take());
+        self.report_death(rank);
+    }
+
+    /// The launcher reports a death, of which no transport knows anything yet.
+    pub(crate) fn report_death(&self, rank: usize) {
         // Relaxed: one thread.
         self.dead.0.fetch_or(1 << rank, Ordering::Relaxed);
+    }
+
+    /// Closes the endpoint of a worker to another; `None` when it was not in use.
+    pub(crate) fn close(&self, from: usize, to: usize, mode: CloseMode) -> Option<RequestId> {
+        match self.worker(from).close(self.eps[from][to], mode).expect("it is open") {
+            Sent::Done => None,
+            Sent::Pending(id) => Some(id),
+        }
     }
 }
 

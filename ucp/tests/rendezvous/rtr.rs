@@ -46,7 +46,7 @@ fn a_window_is_announced_and_written() {
     }
 }
 
-/// Envelopes and announcements that cross: the message comes once, in the usual way.
+/// Envelopes and announcements that cross: the message comes once, by an ordinary receive.
 #[test]
 fn what_crosses_is_met_in_the_usual_way() {
     for ranks in both() {
@@ -96,7 +96,7 @@ fn a_message_need_not_be_as_announced() {
     }
 }
 
-/// What stands behind a receive that asks for something else is announced when that has left.
+/// A receive behind one that asks for something else is announced when that has left.
 #[test]
 fn receives_behind_others_wait_to_be_announced() {
     for ranks in both() {

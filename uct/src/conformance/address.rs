@@ -52,8 +52,8 @@ pub fn foreign_addresses_are_refused_with_a_reason(of: Subject) {
         not_applicable(of, "interfaces of another world may or may not be reachable");
         return;
     }
-    let stranger = World::new(of, 1).peer(0).iface.address();
-    refused(&mut *world.peer(0).iface, &stranger, "the address of an interface that is gone");
+    let other = World::new(of, 1).peer(0).iface.address();
+    refused(&mut *world.peer(0).iface, &other, "the address of an interface that is gone");
 }
 
 /// An address with a changed bit is refused with a reason or leads to an endpoint; neither

@@ -95,7 +95,7 @@ pub fn zcopy_pieces(of: Subject) {
     }
 }
 
-/// The room is as large as asked for, and less may be packed.
+/// The space is as large as asked for, and less may be packed.
 pub fn bcopy_packs_less(of: Subject) {
     let mut world = World::new(of, 2);
     let attr = world.attr();
@@ -105,9 +105,9 @@ pub fn bcopy_packs_less(of: Subject) {
     let max = attr.limits.am.max_bcopy.min(LONGEST);
     for packed in [0, 1, max / 2, max - 1, max] {
         let (bytes, header) = (pattern(5, packed), header_of(1, 5, packed));
-        let mut pack = |room: View<'_>| {
-            assert!(room.len() >= max, "room for {} of {max} bytes", room.len());
-            room.copy_in(&bytes)
+        let mut pack = |space: View<'_>| {
+            assert!(space.len() >= max, "space for {} of {max} bytes", space.len());
+            space.copy_in(&bytes)
         };
         let ep = world.ep(0, 1);
         let id = AmId::new(31);

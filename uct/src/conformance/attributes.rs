@@ -60,11 +60,11 @@ pub fn missing_operations_say_so(of: Subject) {
     let (id, header) = (AmId::new(0), [0; 3]);
     let iface = &mut world.peer(0).iface;
     let sent = SendBuf::owned(vec![1; 8]);
-    let mut room = RecvBuf::owned(vec![0; 8]);
+    let mut space = RecvBuf::owned(vec![0; 8]);
     // SAFETY: the buffer is kept, and left alone, until the operation has ended.
     let out = unsafe { LocalSlice::of_send(&sent, 0, 8) }.expect("all of it");
     // SAFETY: the buffer is kept, and left alone, until the operation has ended.
-    let into = unsafe { LocalSlice::of_recv(&mut room, 0, 8) }.expect("all of it");
+    let into = unsafe { LocalSlice::of_recv(&mut space, 0, 8) }.expect("all of it");
     let mut answers = Vec::new();
     let mut expect = |bit: Caps, what, answer: &mut dyn FnMut() -> Option<PostError>| {
         if !caps.contains(bit) {
@@ -167,7 +167,7 @@ pub fn sources_are_known_beforehand(of: Subject) {
             let message = world.receive(0, 1).remove(0);
             message.verify();
             if let Some(known) = known {
-                assert_eq!(message.source, known, "the source that was told beforehand");
+                assert_eq!(message.source, known, "the source that was known beforehand");
             }
             arrived.push((from, message.source));
         }

@@ -1,5 +1,5 @@
 //! Ends: closed endpoints, closed peers, dead peers. Every operation gets an answer, every
-//! failure is told once, and nobody else is disturbed.
+//! failure is reported once, and no other peer is disturbed.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::{AmHeader, AmId, Caps, EpId, PostError, Token};
 
 const HEADER: AmHeader = [0; 3];
 
-/// Posts of member `from` to `to` until they are refused for good; returns the final error.
+/// Posts of member `from` to `to` until they are refused; returns the final error.
 /// Operations accepted before are counted by `accepted`.
 #[track_caller]
 fn until_refused(world: &mut World, from: usize, to: usize) -> PostError {
@@ -100,7 +100,7 @@ pub fn invalidated_endpoints_fail_once(of: Subject) {
     assert_eq!(done.len(), in_flight.len(), "each operation is answered once");
     assert_eq!(done.iter().copied().collect::<HashSet<_>>(), in_flight);
     world.rounds(100);
-    assert_eq!(world.peer(0).seen.failures_of(ep, None), 1, "a failure is told once");
+    assert_eq!(world.peer(0).seen.failures_of(ep, None), 1, "a failure is reported once");
     all_refused(&mut *world.peer(0).iface, ep, PostError::PeerFailed, attr.caps);
     world.peer(2).seen.take();
     let flavour = flavours[0];
@@ -142,7 +142,7 @@ pub fn disconnected_and_connected_again(of: Subject) {
     assert!(world.peer(1).seen.failed.is_empty(), "a closed endpoint is no failure of its peer");
 }
 
-/// A peer that closes in order is noticed: its failure is told once, and posts end with an error.
+/// A peer that closes in order is noticed: its failure is reported once, and posts end with an error.
 pub fn closed_peers_are_noticed(of: Subject) {
     if of.loopback {
         return not_applicable(of, "a loopback interface does not outlive its peer");
@@ -157,14 +157,14 @@ pub fn closed_peers_are_noticed(of: Subject) {
     assert_eq!(until_refused(&mut world, 0, 1), PostError::PeerFailed);
     world.until(|w| w.peer(0).seen.failures_of(ep, source) > 0);
     world.rounds(200);
-    assert_eq!(world.peer(0).seen.failures_of(ep, source), 1, "told once");
+    assert_eq!(world.peer(0).seen.failures_of(ep, source), 1, "reported once");
     world.send(0, 2, flavour, 7, flavour.fit(&attr, 8));
     world.receive(2, 1)[0].verify();
     world.peer(0).iface.disconnect(ep);
 }
 
-/// Whoever leaves when all is sent leaves nothing behind, although the queue was full when the last of
-/// it was posted. Its end is told after its messages.
+/// A member that leaves when all is sent leaves nothing behind, although the queue was full when the last of
+/// it was posted. Its end is reported after its messages.
 pub fn nothing_is_lost_by_leaving(of: Subject) {
     if of.loopback {
         return not_applicable(of, "a loopback interface does not outlive its peer");
@@ -194,9 +194,12 @@ pub fn nothing_is_lost_by_leaving(of: Subject) {
         let order = messages.iter().map(|message| message.header[0]).collect();
         in_sequence(of, &attr, order, 1, posted as u64);
         let seen = &world.peer(0).seen;
-        let told = seen.failed.iter().position(|failed| source.is_some() && failed.0 == source);
-        if let Some(told) = told {
-            assert_eq!(seen.before[told], posted, "told of the end before the last messages");
+        let reported = seen.failed.iter().position(|failed| source.is_some() && failed.0 == source);
+        if let Some(reported) = reported {
+            assert_eq!(
+                seen.before[reported], posted,
+                "the end is reported before the last messages"
+            );
         }
     }
 }
@@ -208,8 +211,8 @@ fn can_kill(of: Subject) -> bool {
     of.can_kill
 }
 
-/// A dead peer's failure is told once to each survivor, and whatever is posted to it is refused.
-pub fn death_is_told_once(of: Subject) {
+/// A dead peer's failure is reported once to each survivor, and what is posted to it is refused.
+pub fn death_is_reported_once(of: Subject) {
     if !can_kill(of) {
         return;
     }
@@ -224,13 +227,13 @@ pub fn death_is_told_once(of: Subject) {
     for (member, (ep, source)) in [0, 2].into_iter().zip(known) {
         world.until(|w| w.peer(member).seen.failures_of(ep, source) > 0);
         world.rounds(200);
-        assert_eq!(world.peer(member).seen.failures_of(ep, source), 1, "told once");
+        assert_eq!(world.peer(member).seen.failures_of(ep, source), 1, "reported once");
         all_refused(&mut *world.peer(member).iface, ep, PostError::PeerFailed, caps);
         world.peer(member).iface.disconnect(ep);
     }
 }
 
-/// Operations in flight to a peer that dies are answered, before its failure is told.
+/// Operations in flight to a peer that dies are answered, before its failure is reported.
 pub fn death_ends_operations_in_flight(of: Subject) {
     if !can_kill(of) {
         return;
@@ -264,12 +267,12 @@ pub fn death_ends_operations_in_flight(of: Subject) {
     let done: Vec<Token> = world.peer(0).seen.completed.iter().map(|(token, _)| *token).collect();
     let distinct: HashSet<Token> = done.iter().copied().collect();
     assert_eq!(done.len(), distinct.len(), "an operation was answered twice");
-    assert_eq!(distinct, in_flight, "each operation is answered before the failure is told");
+    assert_eq!(distinct, in_flight, "each operation is answered before the failure is reported");
     world.rounds(100);
     assert_eq!(world.peer(0).seen.completed.len(), done.len(), "an answer after the failure");
 }
 
-/// A sender that waits for room with a peer that dies is not left waiting.
+/// A sender that waits for space with a peer that dies is not left waiting.
 pub fn death_of_a_full_peer(of: Subject) {
     if !can_kill(of) {
         return;

@@ -1,4 +1,4 @@
-//! Full queues: a refusal leaves no trace, nothing is lost, everybody's turn comes.
+//! Full queues: a refusal leaves no trace, nothing is lost, every sender is served.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ fn refused(of: Subject, flavour: Flavour) {
         let taken = world.fill(0, 1, flavour, 0, len);
         assert!(taken > 0, "an empty queue takes a message");
         // Every flavour is refused again and again without a trace; `post` checks that nothing is
-        // packed. What another flavour still has room for is taken and counted.
+        // packed. What another flavour still has space for is taken and counted.
         let mut more = 0;
         for _ in 0..50 {
             for other in Flavour::offered(&attr) {
@@ -53,7 +53,7 @@ fn refused(of: Subject, flavour: Flavour) {
         assert_eq!(tokens.len(), completions, "a token completed twice");
         assert!(completions <= taken + more, "a refused operation completed");
         assert!(world.peer(0).seen.writable.is_empty(), "nobody asked");
-        // There is room again.
+        // There is space again.
         world.send(0, 1, flavour, 0, len);
         in_order(&world.receive(1, 1), 0, ordered);
         world.until(|w| w.peer(0).lent.is_empty());
@@ -98,7 +98,7 @@ pub fn filled_and_drained_again_and_again(of: Subject) {
     }
 }
 
-/// Endpoints that asked are told in the order of asking, and one that asks again stands behind.
+/// Endpoints that asked are reported in the order of asking, and one that asks again comes last.
 pub fn writable_in_order_of_asking(of: Subject) {
     let mut world = World::new(of, 4);
     let attr = world.attr();
@@ -115,7 +115,7 @@ pub fn writable_in_order_of_asking(of: Subject) {
         }
         world.peer(0).progress(0);
         assert!(world.peer(0).seen.writable.is_empty(), "no event without a budget");
-        // The receivers drain before the sender looks, so that all may be told at once.
+        // The receivers drain before the sender looks, so that all may be reported at once.
         let mut received = 0;
         while received < posted {
             for to in 1..4 {
@@ -128,7 +128,7 @@ pub fn writable_in_order_of_asking(of: Subject) {
             }
             if !of.loopback {
                 // A transport with buffers on the sender's side empties them by its own progress;
-                // without a budget, so that nobody is told before all may be.
+                // without a budget, so that none is reported before all may be.
                 world.peer(0).progress(0);
             }
         }
@@ -136,11 +136,11 @@ pub fn writable_in_order_of_asking(of: Subject) {
         assert_eq!(std::mem::take(&mut world.peer(0).seen.writable), asked, "asked {order:?}");
         world.until(|w| w.peer(0).lent.is_empty());
         world.rounds(10);
-        assert!(world.peer(0).seen.writable.is_empty(), "told twice");
+        assert!(world.peer(0).seen.writable.is_empty(), "reported twice");
     }
 }
 
-/// However often an endpoint asks, it is told once.
+/// However often an endpoint asks, it is reported once.
 pub fn writable_once_for_each_asking(of: Subject) {
     let mut world = World::new(of, 2);
     let attr = world.attr();
@@ -156,14 +156,14 @@ pub fn writable_once_for_each_asking(of: Subject) {
         world.until(|w| !w.peer(0).seen.writable.is_empty());
         world.rounds(10);
         assert_eq!(std::mem::take(&mut world.peer(0).seen.writable), [ep]);
-        // What it was told is true.
+        // What was reported is true.
         world.send(0, 1, flavour, 0, len);
         world.receive(1, 1)[0].verify();
     }
 }
 
-/// Asking although there is room is answered too.
-pub fn asking_with_room_is_answered(of: Subject) {
+/// Asking although there is space is answered too.
+pub fn asking_with_space_is_answered(of: Subject) {
     let mut world = World::new(of, 2);
     let ep = world.ep(0, 1);
     world.peer(0).iface.want_writable(ep);
@@ -171,9 +171,9 @@ pub fn asking_with_room_is_answered(of: Subject) {
     assert_eq!(world.peer(0).seen.writable, [ep]);
 }
 
-/// Several senders flood one slow receiver, each posting only when it is told that it may: while
+/// Several senders flood one slow receiver, each posting only when it is reported as writable: while
 /// all want to send, none falls far behind. Endpoints of one interface post as much as they can
-/// in the order in which they are told, as an engine does; separate interfaces post a few messages
+/// in the order in which they are reported, as an engine does; separate interfaces post a few messages
 /// each in an order drawn anew each round, as processes would.
 pub fn nobody_starves(of: Subject) {
     const SENDERS: usize = 4;
@@ -185,7 +185,7 @@ pub fn nobody_starves(of: Subject) {
     let len = flavour.fit(&attr, 8);
     let eps: Vec<EpId> = (0..SENDERS).map(|sender| world.ep(sender + 1, 0)).collect();
     let mut sent = [0; SENDERS];
-    // Who may post, in the order in which they were told.
+    // Who may post, in the order in which they were reported.
     let mut ready: VecDeque<usize> = (0..SENDERS).collect();
     let (mut received, mut random) = (0, Random::new(61));
     let mut behind = None;
@@ -214,7 +214,7 @@ pub fn nobody_starves(of: Subject) {
             for ep in peer.seen.writable.drain(..) {
                 let sender =
                     (0..SENDERS).find(|&sender| of.place(sender + 1) == place && eps[sender] == ep);
-                ready.push_back(sender.expect("only who asked is told"));
+                ready.push_back(sender.expect("only an endpoint that asked is reported"));
             }
         }
         ready.extend(again);

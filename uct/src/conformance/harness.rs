@@ -150,7 +150,7 @@ impl Message {
     }
 }
 
-/// A sink that writes down what it is told.
+/// A sink that writes down what is reported to it.
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// Arrivals, in order.
@@ -223,7 +223,7 @@ impl Sink for Recorder {
 pub struct Peer {
     /// The interface. Stands first, so that it is dropped before the buffers that it may read.
     pub iface: Box<dyn Member>,
-    /// What it was told.
+    /// What was reported to it.
     pub seen: Recorder,
     /// Buffers that zcopy operations in flight read, by token.
     pub lent: HashMap<Token, SendBuf>,
@@ -275,10 +275,10 @@ impl Peer {
             Flavour::Short => self.iface.am_short(ep, id, header, payload),
             Flavour::Bcopy => {
                 let mut packed = 0;
-                let mut pack = |room: View<'_>| {
+                let mut pack = |space: View<'_>| {
                     packed += 1;
-                    assert!(room.len() >= payload.len(), "room for {} bytes only", room.len());
-                    room.copy_in(payload)
+                    assert!(space.len() >= payload.len(), "space for {} bytes only", space.len());
+                    space.copy_in(payload)
                 };
                 let result = self.iface.am_bcopy(ep, id, header, payload.len(), &mut pack);
                 assert_eq!(packed, usize::from(result.is_ok()), "packed once, and only then");
@@ -443,7 +443,7 @@ impl World {
         self.peer(from).post(ep, flavour, id, header, payload)
     }
 
-    /// Posts a message that proves itself, making progress as long as there is no room.
+    /// Posts a message that proves itself, making progress as long as there is no space.
     #[track_caller]
     pub fn send(&mut self, from: usize, to: usize, flavour: Flavour, sequence: u64, len: usize) {
         let seed = sequence ^ ((from as u64) << 48) ^ ((to as u64) << 56);
@@ -485,7 +485,7 @@ impl World {
                 Err(error) => panic!("{flavour:?} of {len} bytes: {error}"),
             }
         }
-        panic!("{ENDLESS} messages of {len} bytes found room: every queue needs a bound");
+        panic!("{ENDLESS} messages of {len} bytes found space: every queue needs a bound");
     }
 
     /// Rounds until `token` of `member` has completed; returns the result and forgets it.

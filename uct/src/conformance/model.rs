@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::harness::{Flavour, Message, World, header_of, pattern};
-use super::rma::{Kind, Way, Window, fetch, flush, post};
+use super::rma::{MemoryKind, RmaFlavour, Window, fetch, flush, post};
 use super::{Subject, not_applicable};
 use crate::{AmId, AtomicOp, AtomicWidth, Caps, Desc, PostError};
 
@@ -185,8 +185,8 @@ pub fn messages(of: Subject) {
 /// A step of a memory program.
 #[derive(Clone, Debug)]
 enum Access {
-    Put { way: usize, offset: usize, len: usize, seed: u64 },
-    Get { way: usize, offset: usize, len: usize },
+    Put { flavour: usize, offset: usize, len: usize, seed: u64 },
+    Get { flavour: usize, offset: usize, len: usize },
     Atomic { op: u8, wide: bool, word: usize, operand: u64, fetched: bool },
     Owner { offset: usize, len: usize, seed: u64 },
 }
@@ -197,10 +197,11 @@ const WINDOW: usize = 2048;
 fn access() -> impl Strategy<Value = Access> {
     let range = (0..WINDOW, 0_usize..300);
     prop_oneof![
-        (0_usize..3, range.clone(), any::<u64>())
-            .prop_map(|(way, (offset, len), seed)| { Access::Put { way, offset, len, seed } }),
-        (0_usize..2, range.clone()).prop_map(|(way, (offset, len))| Access::Get {
-            way,
+        (0_usize..3, range.clone(), any::<u64>()).prop_map(|(flavour, (offset, len), seed)| {
+            Access::Put { flavour, offset, len, seed }
+        }),
+        (0_usize..2, range.clone()).prop_map(|(flavour, (offset, len))| Access::Get {
+            flavour,
             offset,
             len
         }),
@@ -219,7 +220,7 @@ fn access() -> impl Strategy<Value = Access> {
 
 fn run_memory(
     of: Subject,
-    kind: Kind,
+    kind: MemoryKind,
     atomics: bool,
     steps: &[Access],
 ) -> Result<(), TestCaseError> {
@@ -232,26 +233,26 @@ fn run_memory(
     };
     for step in steps {
         match *step {
-            Access::Put { way, offset, len, seed } => {
+            Access::Put { flavour, offset, len, seed } => {
                 let len = len.min(WINDOW - offset);
-                let way = [Way::Short, Way::Bcopy, Way::Zcopy][way];
-                if !fits(way.put_limits(&world), len) {
+                let flavour = [RmaFlavour::Short, RmaFlavour::Bcopy, RmaFlavour::Zcopy][flavour];
+                if !fits(flavour.put_limits(&world), len) {
                     continue;
                 }
                 let bytes = pattern(seed, len);
-                let put = way.put(&mut world, &bytes, window.at(offset));
+                let put = flavour.put(&mut world, &bytes, window.at(offset));
                 prop_assert_eq!(put, Ok(()));
                 model[offset..offset + len].copy_from_slice(&bytes);
             }
-            Access::Get { way, offset, len } => {
+            Access::Get { flavour, offset, len } => {
                 let len = len.min(WINDOW - offset);
-                let way = [Way::Bcopy, Way::Zcopy][way];
-                if !fits(way.get_limits(&world), len) {
+                let flavour = [RmaFlavour::Bcopy, RmaFlavour::Zcopy][flavour];
+                if !fits(flavour.get_limits(&world), len) {
                     continue;
                 }
                 // A get may overtake a put unless a flush stands between them.
                 flush(&mut world);
-                let found = way.get(&mut world, window.at(offset), len);
+                let found = flavour.get(&mut world, window.at(offset), len);
                 prop_assert!(found.as_deref() == Ok(&model[offset..offset + len]), "{:?}", step);
             }
             Access::Atomic { op, wide, word, operand, fetched } => {
@@ -304,12 +305,12 @@ fn run_memory(
 /// Random programs of puts, gets, atomics and the owner's own writes: the window holds what a
 /// plain array of bytes would.
 pub fn memory(of: Subject) {
-    let kinds = Kind::reached(&mut World::new(of, 2));
+    let kinds = MemoryKind::reached(&mut World::new(of, 2));
     let caps = World::new(of, 2).attr().caps;
     if !caps.intersects(Caps::PUT_SHORT | Caps::PUT_BCOPY | Caps::PUT_ZCOPY) {
         return not_applicable(of, "no put");
     }
-    let with_atomics = Kind::with_atomics(&mut World::new(of, 2));
+    let with_atomics = MemoryKind::with_atomics(&mut World::new(of, 2));
     for kind in kinds {
         let atomics = with_atomics.contains(&kind);
         let program = prop::collection::vec(access(), 1..150);

@@ -17,7 +17,7 @@ pub use order::*;
 
 /// How memory was made reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemoryKind {
     /// By `mem_alloc`.
     Allocated,
     /// By `mem_register`.
@@ -26,7 +26,7 @@ pub enum Kind {
     Lent,
 }
 
-impl Kind {
+impl MemoryKind {
     /// The kinds that one-sided operations of `P` reach.
     pub fn reached(world: &mut World) -> Vec<Self> {
         let caps = world.attr().caps;
@@ -74,15 +74,15 @@ pub struct Window {
 impl Window {
     /// Makes `len` bytes of member 1 reachable for member 0.
     #[track_caller]
-    pub fn open(world: &mut World, kind: Kind, len: usize) -> Self {
+    pub fn open(world: &mut World, kind: MemoryKind, len: usize) -> Self {
         let owner = &mut world.peer(1).iface;
         let handle = match kind {
-            Kind::Allocated => owner.mem_alloc(len).expect("memory can be allocated"),
-            Kind::Registered => {
+            MemoryKind::Allocated => owner.mem_alloc(len).expect("memory can be allocated"),
+            MemoryKind::Registered => {
                 let buffer = RecvBuf::owned(vec![0; len]);
                 owner.mem_register(buffer).expect("memory can be registered")
             }
-            Kind::Lent => {
+            MemoryKind::Lent => {
                 let mut buffer = RecvBuf::owned(vec![0; len]);
                 // SAFETY: the buffer is kept, and left alone, until the operation has ended.
                 let slice = unsafe { LocalSlice::of_recv(&mut buffer, 0, len) }.expect("all of it");
@@ -130,7 +130,7 @@ impl Window {
 
 /// The one-sided flavours by which bytes are written or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum RmaFlavour {
     /// Copied in the call.
     Short,
     /// Packed or unpacked by the caller.
@@ -139,9 +139,9 @@ pub enum Way {
     Zcopy,
 }
 
-const WAYS: [Way; 3] = [Way::Short, Way::Bcopy, Way::Zcopy];
+const RMA_FLAVOURS: [RmaFlavour; 3] = [RmaFlavour::Short, RmaFlavour::Bcopy, RmaFlavour::Zcopy];
 
-impl Way {
+impl RmaFlavour {
     /// Lengths that a put of this kind takes; `None` where there is none.
     pub fn put_limits(self, world: &World) -> Option<(usize, usize)> {
         let attr = world.attr();
@@ -175,9 +175,9 @@ impl Way {
             Self::Short => world.peer(0).iface.put_short(ep, bytes, to),
             Self::Bcopy => {
                 let mut packed = 0;
-                let mut pack = |room: View<'_>| {
+                let mut pack = |space: View<'_>| {
                     packed += 1;
-                    room.copy_in(bytes)
+                    space.copy_in(bytes)
                 };
                 let result = world.peer(0).iface.put_bcopy(ep, bytes.len(), &mut pack, to);
                 assert_eq!(packed, usize::from(result.is_ok()), "packed once, and only then");
@@ -249,17 +249,17 @@ pub fn flush(world: &mut World) {
     world.finish(0, token, posted);
 }
 
-fn any_put(world: &World) -> Option<Way> {
-    WAYS.into_iter().find(|way| way.put_limits(world).is_some())
+fn any_put(world: &World) -> Option<RmaFlavour> {
+    RMA_FLAVOURS.into_iter().find(|flavour| flavour.put_limits(world).is_some())
 }
 
 /// Puts of every length and flavour write exactly their bytes.
 pub fn put_lengths(of: Subject) {
     const AROUND: usize = 24;
     let mut world = World::new(of, 2);
-    for kind in Kind::reached(&mut world) {
-        for way in WAYS {
-            let Some((min, max)) = way.put_limits(&world) else {
+    for kind in MemoryKind::reached(&mut world) {
+        for flavour in RMA_FLAVOURS {
+            let Some((min, max)) = flavour.put_limits(&world) else {
                 continue;
             };
             let longest = max.min(LONGEST);
@@ -270,17 +270,17 @@ pub fn put_lengths(of: Subject) {
                 // Odd addresses too.
                 let offset = AROUND - round % 9;
                 let bytes = pattern(round as u64, len);
-                way.put(&mut world, &bytes, window.at(offset)).expect("inside the window");
+                flavour.put(&mut world, &bytes, window.at(offset)).expect("inside the window");
                 flush(&mut world);
                 let mut expected = canary;
                 expected[offset..offset + len].copy_from_slice(&bytes);
                 let found = window.view(&mut world).to_vec();
-                assert!(found == expected, "{kind:?} {way:?}: {len} bytes at {offset}");
+                assert!(found == expected, "{kind:?} {flavour:?}: {len} bytes at {offset}");
             }
             if max < LONGEST {
                 let large = Window::open(&mut world, kind, max + 64);
-                let refused = way.put(&mut world, &vec![1; max + 1], large.at(0));
-                assert_eq!(refused, Err(PostError::TooLong), "{way:?} beyond {max}");
+                let refused = flavour.put(&mut world, &vec![1; max + 1], large.at(0));
+                assert_eq!(refused, Err(PostError::TooLong), "{flavour:?} beyond {max}");
             }
         }
     }
@@ -289,9 +289,9 @@ pub fn put_lengths(of: Subject) {
 /// Gets of every length and flavour read exactly the bytes asked for.
 pub fn get_lengths(of: Subject) {
     let mut world = World::new(of, 2);
-    for kind in Kind::reached(&mut world) {
-        for way in WAYS {
-            let Some((min, max)) = way.get_limits(&world) else {
+    for kind in MemoryKind::reached(&mut world) {
+        for flavour in RMA_FLAVOURS {
+            let Some((min, max)) = flavour.get_limits(&world) else {
                 continue;
             };
             let window = Window::open(&mut world, kind, max.min(LONGEST) + 64);
@@ -299,12 +299,15 @@ pub fn get_lengths(of: Subject) {
             window.view(&mut world).copy_in(&content);
             for (round, len) in lengths(min, max).into_iter().enumerate() {
                 let offset = round % 9;
-                let found = way.get(&mut world, window.at(offset), len).expect("inside");
-                assert!(found == content[offset..offset + len], "{kind:?} {way:?}: {len} bytes");
+                let found = flavour.get(&mut world, window.at(offset), len).expect("inside");
+                assert!(
+                    found == content[offset..offset + len],
+                    "{kind:?} {flavour:?}: {len} bytes"
+                );
             }
             if max < LONGEST {
-                let refused = way.get(&mut world, window.at(0), max + 1);
-                assert_eq!(refused.err(), Some(PostError::TooLong), "{way:?} beyond {max}");
+                let refused = flavour.get(&mut world, window.at(0), max + 1);
+                assert_eq!(refused.err(), Some(PostError::TooLong), "{flavour:?} beyond {max}");
             }
         }
     }
@@ -314,7 +317,7 @@ pub fn get_lengths(of: Subject) {
 pub fn pieces(of: Subject) {
     let mut world = World::new(of, 2);
     let attr = world.attr();
-    for kind in Kind::reached(&mut world) {
+    for kind in MemoryKind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 1 << 16);
         for (put, limits) in [(true, attr.limits.put), (false, attr.limits.get)] {
             let bit = if put { Caps::PUT_ZCOPY } else { Caps::GET_ZCOPY };
@@ -364,7 +367,7 @@ pub fn pieces(of: Subject) {
 pub fn out_of_range_is_refused(of: Subject) {
     const LEN: usize = 4096;
     let mut world = World::new(of, 2);
-    for kind in Kind::reached(&mut world) {
+    for kind in MemoryKind::reached(&mut world) {
         let window = Window::open(&mut world, kind, LEN);
         let end = window.start + LEN as u64;
         let outside = [
@@ -381,21 +384,25 @@ pub fn out_of_range_is_refused(of: Subject) {
         ];
         for (address, len) in outside {
             let at = RemoteSlice { address, rkey: window.rkey };
-            for way in WAYS {
-                if let Some((min, max)) = way.put_limits(&world)
+            for flavour in RMA_FLAVOURS {
+                if let Some((min, max)) = flavour.put_limits(&world)
                     && (min..=max).contains(&len)
                 {
-                    let refused = way.put(&mut world, &vec![0xee; len], at);
-                    assert_eq!(refused, Err(PostError::BadRemote), "{kind:?} {way:?} {address:#x}");
+                    let refused = flavour.put(&mut world, &vec![0xee; len], at);
+                    assert_eq!(
+                        refused,
+                        Err(PostError::BadRemote),
+                        "{kind:?} {flavour:?} {address:#x}"
+                    );
                 }
-                if let Some((min, max)) = way.get_limits(&world)
+                if let Some((min, max)) = flavour.get_limits(&world)
                     && (min..=max).contains(&len)
                 {
-                    let refused = way.get(&mut world, at, len).err();
+                    let refused = flavour.get(&mut world, at, len).err();
                     assert_eq!(
                         refused,
                         Some(PostError::BadRemote),
-                        "{kind:?} {way:?} {address:#x}"
+                        "{kind:?} {flavour:?} {address:#x}"
                     );
                 }
             }
@@ -403,11 +410,11 @@ pub fn out_of_range_is_refused(of: Subject) {
         flush(&mut world);
         assert!(
             window.view(&mut world).to_vec().iter().all(|&byte| byte == 0),
-            "written all the same"
+            "written nevertheless"
         );
-        for way in WAYS {
-            if way.put_limits(&world).is_some_and(|(min, max)| (min..=max).contains(&8)) {
-                way.put(&mut world, &[7; 8], window.at(LEN - 8)).expect("the last bytes");
+        for flavour in RMA_FLAVOURS {
+            if flavour.put_limits(&world).is_some_and(|(min, max)| (min..=max).contains(&8)) {
+                flavour.put(&mut world, &[7; 8], window.at(LEN - 8)).expect("the last bytes");
                 flush(&mut world);
                 assert_eq!(window.view(&mut world).to_vec()[LEN - 8..], [7; 8]);
             }

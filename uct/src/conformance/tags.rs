@@ -47,29 +47,29 @@ fn send(world: &mut World, tag: u64, payload: Vec<u8>) {
 
 struct Receive {
     token: Token,
-    room: RecvBuf,
+    space: RecvBuf,
 }
 
 fn receive(world: &mut World, which: TagMatch, len: usize) -> Receive {
-    let mut room = RecvBuf::owned(vec![0xee; len]);
+    let mut space = RecvBuf::owned(vec![0xee; len]);
     // SAFETY: the buffer is kept, and left alone, until the operation has ended.
-    let slice = unsafe { LocalSlice::of_recv(&mut room, 0, len) }.expect("all of it");
+    let slice = unsafe { LocalSlice::of_recv(&mut space, 0, len) }.expect("all of it");
     let token = world.peer(1).token();
     world.until(|w| match w.peer(1).iface.tag_recv(which, &[slice], token) {
         Ok(posted) => {
-            assert_eq!(posted, Posted::InFlight, "a receive tells its length by its completion");
+            assert_eq!(posted, Posted::InFlight, "the completion of a receive has its length");
             true
         }
         Err(PostError::NoResource) => false,
         Err(error) => panic!("{which:?}: {error}"),
     });
-    Receive { token, room }
+    Receive { token, space }
 }
 
 #[track_caller]
 fn finish(world: &mut World, receive: Receive) -> (u64, Vec<u8>) {
     let result = world.wait(1, receive.token).expect("the receive succeeds");
-    (result, receive.room.into_owned().expect("it was owned"))
+    (result, receive.space.into_owned().expect("it was owned"))
 }
 
 const fn exactly(tag: u64) -> TagMatch {
@@ -159,7 +159,7 @@ pub fn one_tag_keeps_its_order(of: Subject) {
     world.until(|w| w.peer(0).lent.is_empty());
 }
 
-/// A message longer than its room is reported as such; a withdrawn receive takes no message; tagged messages and active ones do not meet.
+/// A message longer than its buffer is reported as such; a withdrawn receive takes no message; tagged messages and active ones do not meet.
 pub fn withdrawn_receives(of: Subject) {
     if !has_tags(of) {
         return;

@@ -6,7 +6,7 @@ use super::harness::{Flavour, Peer, Random, World, header_of, pattern};
 use super::{Subject, not_applicable};
 use crate::{AmId, Caps, EpId, IfaceAttr, PostError, Posted};
 
-/// Sends message `sequence`, making progress while there is no room.
+/// Sends message `sequence`, making progress while there is no space.
 fn send(peer: &mut Peer, ep: EpId, flavour: Flavour, sequence: u64, len: usize) {
     let (payload, header) = (pattern(sequence, len), header_of(sequence, sequence, len));
     let id = AmId::new((sequence % 32) as u8);
@@ -122,7 +122,7 @@ pub fn ping_pong(of: Subject) {
     let flavours = Flavour::offered(&attr);
     let [Some(a), Some(b)] = &mut world.peers[..] else { unreachable!("two members") };
     let unsettled = AtomicUsize::new(2);
-    let turn = |peer: &mut Peer, ep, first: bool, seed| {
+    let ping_pong = |peer: &mut Peer, ep, first: bool, seed| {
         let mut random = Random::new(seed);
         for sequence in 0..COUNT {
             let flavour = flavours[random.below(flavours.len())];
@@ -140,8 +140,8 @@ pub fn ping_pong(of: Subject) {
         settle(peer, &unsettled);
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| turn(a, there, true, 47));
-        turn(b, back, false, 53);
+        scope.spawn(|| ping_pong(a, there, true, 47));
+        ping_pong(b, back, false, 53);
     });
 }
 

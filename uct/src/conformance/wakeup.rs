@@ -19,7 +19,7 @@ fn can_sleep(of: Subject, bit: Caps) -> bool {
     can
 }
 
-/// Arms; the descriptor is made before, as by whoever hands it to `poll`.
+/// Arms; the descriptor is made before, as by a program that hands it to `poll`.
 fn arm(iface: &mut dyn Member, descriptor: bool) -> Armed {
     if descriptor {
         iface.event_fd().expect("the capability says that there is one");
@@ -160,7 +160,7 @@ fn race(of: Subject, bit: Caps, descriptor: bool, rounds: u64) {
             let flavour = flavours[random.below(flavours.len())];
             let len = flavour.fit(&attr, 8);
             let (payload, header) = (pattern(round, len), header_of(round, round, len));
-            // Different moments of the receiver's way to sleep.
+            // Different moments at which the receiver goes to sleep.
             for _ in 0..random.below(400) {
                 std::hint::spin_loop();
             }

@@ -48,7 +48,7 @@ impl EventQueue {
         Self { events: VecDeque::with_capacity(events), groups: Slab::default() }
     }
 
-    /// Makes room, so that `events` more need no allocation.
+    /// Makes space, so that `events` more need no allocation.
     pub fn reserve(&mut self, events: usize) {
         self.events.reserve(events);
     }
@@ -100,7 +100,8 @@ impl EventQueue {
         self.groups.insert(Group { token, left: 1, result: Ok(0) })
     }
 
-    /// One more part is under way.
+    /// One more part: what is to be answered when it has ended.
+    #[must_use]
     pub fn add_part(&mut self, key: Key) -> CompletionOf {
         if let Some(group) = self.groups.get_mut(key) {
             group.left += 1;

@@ -1,4 +1,4 @@
-//! Endpoints that wait for room.
+//! Endpoints that wait for space.
 //!
 //! **Fairness.** (1) An endpoint stands in the list at most once. (2) Those that are ready are reported in the
 //! order of asking. (3) One that is not ready, or for which the budget does not reach, keeps its place. (4) One
@@ -19,7 +19,7 @@ pub struct WritableList {
 }
 
 impl WritableList {
-    /// Makes room for endpoints whose numbers are below `numbers`: then they ask without an allocation.
+    /// Makes space for endpoints whose numbers are below `numbers`: then they ask without an allocation.
     pub fn reserve(&mut self, numbers: usize) {
         if numbers > self.listed.len() {
             self.listed.resize(numbers, false);
@@ -67,17 +67,23 @@ impl WritableList {
         mut ready: impl FnMut(EpId) -> bool,
     ) -> u32 {
         let mut reported = 0;
-        // Each goes round once, so that those that stay keep their order.
+        let mut kept = 0;
         for _ in 0..self.order.len() {
+            if reported == budget {
+                break;
+            }
             let Some(ep) = self.order.pop_front() else { break };
-            if reported < budget && ready(ep) {
+            if ready(ep) {
                 self.listed[ep.0 as usize] = false;
                 sink.writable(ep);
                 reported += 1;
             } else {
                 self.order.push_back(ep);
+                kept += 1;
             }
         }
+        // Those that were asked and stay keep their places before the others.
+        self.order.rotate_right(kept);
         reported
     }
 }

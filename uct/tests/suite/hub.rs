@@ -35,7 +35,7 @@ pub(crate) const NONE: Fault = 0;
 pub(crate) const REORDER: Fault = 1;
 /// Every hundredth message is lost.
 pub(crate) const LOSE: Fault = 2;
-/// A refused message arrives all the same.
+/// A refused message arrives nevertheless.
 pub(crate) const LEAK: Fault = 3;
 /// A receiver is rung before its message is there.
 pub(crate) const RING_EARLY: Fault = 4;
@@ -43,9 +43,9 @@ pub(crate) const RING_EARLY: Fault = 4;
 pub(crate) const REUSE: Fault = 5;
 /// The last byte of long payloads is changed.
 pub(crate) const DAMAGE: Fault = 6;
-/// A death is told to each survivor twice.
+/// A death is reported to each survivor twice.
 pub(crate) const TELL_TWICE: Fault = 7;
-/// Endpoints are told that they may post in reverse.
+/// Endpoints are reported as writable in reverse.
 pub(crate) const REVERSE: Fault = 8;
 /// Without spares messages are thrown away.
 pub(crate) const THROW: Fault = 9;
@@ -293,7 +293,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
         gone.into_iter().for_each(|index| self.fail(index));
     }
 
-    fn tell_writable(&mut self, sink: &mut dyn Sink) -> u32 {
+    fn report_writable(&mut self, sink: &mut dyn Sink) -> u32 {
         let room = |ep: &EpId| {
             let to = self.endpoints[ep.0 as usize].to;
             lock(&self.shared).members[to].inbox.len() < SLOTS
@@ -535,7 +535,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             events += 1;
         }
         if events < budget {
-            events += self.tell_writable(sink);
+            events += self.report_writable(sink);
         }
         events
     }

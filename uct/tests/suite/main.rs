@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bowline_uct::conformance::{
     Provider, Subject, am, desc, failure, flow, model, run, threads, wakeup,
 };
+use bowline_uct::{LocalSlice, MemoryDomain};
 use hub::Hub;
 
 /// A hub without fault.
@@ -71,8 +72,8 @@ fn an_overdrawn_budget_is_noticed() {
 }
 
 #[test]
-fn a_failure_told_twice_is_noticed() {
-    noticed::<Hub<{ hub::TELL_TWICE }>>(failure::death_is_told_once);
+fn a_failure_reported_twice_is_noticed() {
+    noticed::<Hub<{ hub::TELL_TWICE }>>(failure::death_is_reported_once);
     noticed::<Hub<{ hub::TELL_TWICE }>>(failure::invalidated_endpoints_fail_once);
 }
 
@@ -111,4 +112,13 @@ fn hangs_are_ended_by_the_watchdog() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains("hangs: no end after 3 s"), "{test}: {text}");
     }
+}
+
+#[test]
+fn an_error_names_what_an_interface_lacks() {
+    let (_network, mut ifaces) = <Sound as Provider>::open(1);
+    let exposed = ifaces[0].mem_expose(LocalSlice::EMPTY).expect_err("a hub has no memory");
+    assert_eq!(exposed.to_string(), "this transport cannot lend memory to the reads of peers");
+    let lent = ifaces[0].mem_lend(LocalSlice::EMPTY).expect_err("a hub has no memory");
+    assert_eq!(lent.to_string(), "this transport cannot lend memory to the writes of peers");
 }

@@ -45,7 +45,9 @@ impl Chapters {
                 if name != "generated" {
                     self.read_below(&path, &format!("{prefix}{name}/"))?;
                 }
-            } else if let Some(chapter) = name.strip_suffix(".rs") {
+            } else if let Some(chapter) = name.strip_suffix(".rs")
+                && chapter != "stubs"
+            {
                 let text = std::fs::read_to_string(&path).with_context(cannot)?;
                 self.read_file(&format!("{prefix}{chapter}"), &text)?;
             }

@@ -108,7 +108,7 @@ fn parameter(text: &str) -> Option<Parameter> {
     })
 }
 
-/// What a value is in the calling convention, as far as a check by eye of a table can tell.
+/// What a value is in the calling convention, as far as a check by eye of a table can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
     Int,

@@ -35,7 +35,7 @@ typedef struct MPI_Status {
     int MPI_internal[5];
 } MPI_Status;
 
-/* Handles: addresses of types that nobody defines, so that the compiler tells them apart. */
+/* Handles: addresses of types that nobody defines, so that the compiler distinguishes them. */
 ";
 
 const TOOLS: &[&str] = &[

@@ -1,5 +1,5 @@
 //! Instructions per operation, counted by callgrind: a figure that does not depend on the
-//! machine's load, so that it can be a gate.
+//! machine's load, so that it can be a check.
 //!
 //! Each mode of the example `instructions`, or of the C program beside this file, runs twice, with N and with 2N operations, and counts
 //! only inside `measured_MODE` (`--toggle-collect`). The difference divided by N is what one
@@ -172,7 +172,7 @@ pub(super) fn callgrind(
     total_of(&out).with_context(|| said.into_owned())
 }
 
-/// What callgrind is told, to count inside `measured_NAME`.
+/// The arguments of callgrind, to count inside `measured_NAME`.
 pub(super) fn callgrind_options(name: &str) -> [String; 4] {
     let toggle = format!("--toggle-collect=*measured_{name}*");
     ["--tool=callgrind".into(), "--dump-instr=no".into(), "--collect-jumps=no".into(), toggle]

@@ -79,7 +79,7 @@ fn add_driver(archive: &mut Archive) -> Result<()> {
     archive.copy(CONFIGURATION, CONFIGURATION)?;
     let library = find_library("libibverbs.so.1")?.context("libibverbs.so.1 is not installed")?;
     let directory = library.parent().context("a library lies in a directory")?;
-    // The loader names the directory as `/lib/..`, the library was told `/usr/lib/..`.
+    // The loader names the directory as `/lib/..`, the library got `/usr/lib/..`.
     let below = Path::new("/usr").join(directory.strip_prefix("/").unwrap_or(directory));
     let below = if directory.starts_with("/usr") { directory.to_owned() } else { below };
     let drivers = below.join("libibverbs");

@@ -4,7 +4,7 @@
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) package: &'static str,
-    /// What cargo is told of features.
+    /// Cargo's arguments for features.
     pub(super) features: &'static [&'static str],
     /// Environment of its programs.
     pub(super) environment: &'static [(&'static str, &'static str)],
@@ -16,7 +16,7 @@ pub(super) struct Entry {
 pub(super) enum What {
     /// Test programs; none named stands for all of them.
     Tests { names: &'static [&'static str], arguments: &'static [&'static str] },
-    /// Shell commands with programs of the package, which cargo builds when it is told so.
+    /// Shell commands with programs of the package, which cargo builds when it is asked to.
     Commands { build: &'static [&'static str], lines: &'static [&'static str] },
 }
 
@@ -48,7 +48,7 @@ pub(super) const USUAL: &[Entry] = &[
             ],
         },
     },
-    // Each protocol of the engine, by the sizes between which it changes its way; `perf` compares
+    // Each protocol of the engine, by the sizes between which the protocol changes; `perf` compares
     // every payload with what was sent. Ranks are processes.
     Entry {
         package: "bowline-cli",

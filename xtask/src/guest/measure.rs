@@ -181,7 +181,7 @@ impl Figures {
     fn once(&self, operation: &str, program: &str, name: &str, run: u64) -> Result<u64> {
         match self.all(operation, program, &format!("{name}.{run}")) {
             [value] => Ok(*value),
-            others => bail!("{name} of {program} {operation} was told {} times", others.len()),
+            others => bail!("{name} of {program} {operation} was shown {} times", others.len()),
         }
     }
 
@@ -198,7 +198,7 @@ impl Figures {
             completions: each("completions")?,
             other_requests: self.once(operation, program, "other_requests", 2 * COUNT)?,
             median_ns: median(self.all(operation, program, "median_ns"))
-                .with_context(|| format!("{program} told no time of {operation}"))?,
+                .with_context(|| format!("{program} showed no time of {operation}"))?,
         };
         // A program that goes round the counted functions would seem to cost nothing.
         ensure!(cost.work_requests > 0.9, "{program}'s {operation} was not seen to be posted");

@@ -101,7 +101,7 @@ fn installing_again_changes_nothing() {
 }
 
 #[test]
-fn the_wrappers_tell_what_they_do() {
+fn the_wrappers_say_what_they_do() {
     let Some(made) = installed("wrappers") else { return };
     let p = made.0.display();
     let link = format!("-L{p}/lib -Wl,--enable-new-dtags -Wl,-rpath,{p}/lib -lmpi_abi");

@@ -108,8 +108,9 @@ fn telling(lines: &[String], first: usize) -> Vec<String> {
     let shown = first..(first + SHOWN).min(lines.len());
     let mut said: Vec<String> = Vec::new();
     for (place, line) in lines.iter().enumerate() {
-        let tells = TELLING.iter().any(|word| line.contains(word));
-        if !line.trim().is_empty() && (shown.contains(&place) || tells) && said.len() < 3 * SHOWN {
+        let telling = TELLING.iter().any(|word| line.contains(word));
+        if !line.trim().is_empty() && (shown.contains(&place) || telling) && said.len() < 3 * SHOWN
+        {
             said.push(line.clone());
         }
     }

@@ -277,7 +277,7 @@ fn transfers(stage: &Stage<'_>, variables: &[(&str, &str)]) -> Result<()> {
 }
 
 /// Three hosts of their own, whose packets take half a millisecond and a little more, now and then: all
-/// messages arrive, and nothing of them on a way that is shorter.
+/// messages arrive, and nothing of them by a shorter route.
 fn mpi_transfers_with_delay(stage: &Stage<'_>) -> Result<()> {
     let options = RelayOptions {
         delay: Duration::from_micros(500),
@@ -373,9 +373,9 @@ fn healed_network_writes_nothing_late(stage: &Stage<'_>, variables: &[(&str, &st
     let mut job = stage.start_with(variables, &direct, &words, &program, &["late"])?;
     job.wait_for("goes on", stage.ranks() as usize)?;
     stage.net.unplug(host)?;
-    let told = job.wait_for("got an error", stage.ranks() as usize);
+    let shown = job.wait_for("got an error", stage.ranks() as usize);
     stage.net.plug(host)?;
-    told?;
+    shown?;
     let (code, said) = job.end()?;
     ensure!(code.is_some_and(|code| code != 0), "ended with {code:?}:\n{said}");
     let whole = said.matches("has its memory to itself").count();
@@ -408,7 +408,7 @@ fn rails_transfers(stage: &Stage<'_>) -> Result<()> {
 }
 
 /// The interface that carries the messages of a host goes down in the middle of a flood: the job ends
-/// well all the same, every message checked, by the other one.
+/// well nevertheless, every message checked, by the other one.
 ///
 /// That it went by the other one is known from when it went: with the plug out, and for as long as it
 /// takes until the end, no rank was near its last round, and every round needs both hosts.

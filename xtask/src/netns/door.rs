@@ -2,7 +2,7 @@
 //! without daemons of the system. For the hosts of this task only, whose network nobody else
 //! reaches.
 //!
-//! Whoever knocks sends its words, each with a zero byte at its end, and an empty one; from then
+//! A client sends its words, each with a zero byte at its end, and an empty one; from then
 //! on the connection is the program's standard input and output.
 
 use std::io::{Read, Write};

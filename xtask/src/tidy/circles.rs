@@ -4,7 +4,8 @@
 //! A module uses another one where a path names it, from the root of the crate (`crate::other`) or upwards
 //! (`super::other`), in code that is not for tests; a name that the root takes from a module stands for that module. The
 //! root itself is no module here: it puts the others together. What `*` brings in is not followed. Paths within macros count as far as they begin with
-//! `crate`. Modules that are on circles today stand in a list, from which those go that are on none any more.
+//! `crate`. There are no exceptions: what two modules need of each other goes to a third one below both, or is given to
+//! the lower one as a value or a parameter.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -17,114 +18,6 @@ use syn::{Attribute, Item, ItemMod, ItemUse, UseTree};
 use super::Finding;
 use super::source::is_test_path;
 use crate::workspace::TextFile;
-
-/// Modules on circles, by crate. Lists may only become shorter.
-const ON_CIRCLES: &[(&str, &[&str])] = &[
-    ("bowline", &["coll_table", "model_file", "record", "report", "stack"]),
-    ("bowline-base", &["copy", "doorbell", "job", "view"]),
-    ("bowline-bench", &["build", "plot", "report", "run", "source", "table", "traffic", "venv"]),
-    ("bowline-examples", &["client", "server"]),
-    ("bowline-launch", &["agent", "run"]),
-    ("bowline-model", &["coll", "fit"]),
-    ("bowline-mpi", &["coll", "comm", "handles", "op", "process", "record", "topo", "world"]),
-    (
-        "bowline-mpi-abi",
-        &[
-            "arg",
-            "attribute",
-            "buffer",
-            "buffered",
-            "elements",
-            "entry",
-            "environment",
-            "errhandler",
-            "errors",
-            "fault",
-            "general",
-            "generated",
-            "group",
-            "info",
-            "library",
-            "object",
-            "op",
-            "p2p",
-            "probe",
-            "request",
-            "session",
-            "shown",
-            "status",
-            "types",
-        ],
-    ),
-    (
-        "bowline-ofi",
-        &[
-            "addr",
-            "buffers",
-            "link_check",
-            "disconnect",
-            "failure",
-            "iface",
-            "info",
-            "liveness",
-            "md",
-            "net",
-            "peer",
-            "progress",
-            "receive",
-            "refusal",
-            "wait",
-            "wire",
-        ],
-    ),
-    (
-        "bowline-receive-queue",
-        &["damage", "inbox", "lane", "link", "post", "remote", "rings", "route", "seal", "settle"],
-    ),
-    ("bowline-shm", &["accept", "connect", "guests", "iface", "post", "slow_path", "receive"]),
-    ("bowline-sim", &["iface", "net", "network"]),
-    ("bowline-tcp", &["connect", "iface", "listener", "receive", "handshake"]),
-    (
-        "bowline-ucp",
-        &[
-            "action",
-            "am",
-            "async_progress",
-            "background",
-            "book",
-            "close",
-            "completion",
-            "emulate",
-            "endpoint",
-            "engine",
-            "error",
-            "explain",
-            "in_place",
-            "introduce",
-            "keepalive",
-            "lanes",
-            "one_sided",
-            "pack",
-            "peer",
-            "proto",
-            "request",
-            "reuse",
-            "send",
-            "settings",
-            "shared",
-            "space",
-            "stream",
-            "tagged",
-            "unasked",
-            "unexpected",
-            "wait",
-            "waits",
-            "wakeup",
-            "wire",
-            "worker",
-        ],
-    ),
-];
 
 /// What the modules of one crate use.
 #[derive(Debug, Default)]
@@ -142,7 +35,6 @@ pub(super) fn check(
     files: &[TextFile],
     findings: &mut Vec<Finding>,
 ) {
-    let mut seen = BTreeSet::new();
     for package in &metadata.packages {
         let is_library = |kind: &TargetKind| matches!(kind, TargetKind::Lib | TargetKind::CDyLib);
         let of_kind = |kind: &dyn Fn(&TargetKind) -> bool| {
@@ -161,39 +53,21 @@ pub(super) fn check(
                 taken.then_some((inner, file.text.as_str()))
             })
             .collect();
-        seen.insert(package.name.as_str());
-        let listed = ON_CIRCLES.iter().find(|(name, _)| *name == package.name.as_str());
-        let listed = listed.map_or(&[][..], |(_, modules)| modules);
-        for message in messages(&graph(&of_crate), listed) {
+        for message in messages(&graph(&of_crate)) {
             findings.push(Finding::error(&below, 0, message));
         }
     }
-    for (name, _) in ON_CIRCLES.iter().filter(|(name, _)| !seen.contains(name)) {
-        let message = format!("there is no crate `{name}`: take it from the list");
-        findings.push(Finding::error("xtask/src/tidy/circles.rs", 0, message));
-    }
 }
 
-/// What is wrong with a crate's graph, beside the modules that are listed.
-fn messages(graph: &Graph, listed: &[&str]) -> Vec<String> {
-    let mut messages = Vec::new();
-    let mut on_circles = BTreeSet::new();
-    for module in graph.uses.keys() {
-        let Some(circle) = circle(graph, module) else { continue };
-        on_circles.insert(module.as_str());
-        if !listed.contains(&module.as_str()) {
-            messages.push(format!(
-                "`{module}` is on a circle of imports: {}; let one of them be used by the others and use none of them",
-                circle.join(" -> ")
-            ));
-        }
-    }
-    for module in listed.iter().filter(|module| !on_circles.contains(*module)) {
-        messages.push(format!(
-            "`{module}` is on no circle any more: take it from the list in `xtask/src/tidy/circles.rs`"
-        ));
-    }
-    messages
+/// What is wrong with a crate's graph.
+fn messages(graph: &Graph) -> Vec<String> {
+    let message = |module: &String| {
+        let circle = circle(graph, module)?.join(" -> ");
+        Some(format!(
+            "`{module}` is on a circle of imports: {circle}; let one of them be used by the others and use none of them"
+        ))
+    };
+    graph.uses.keys().filter_map(message).collect()
 }
 
 /// The shortest circle through a module, if there is one; it begins and ends there.
@@ -462,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_found_and_lists_shrink() {
+    fn circles_are_found() {
         let files = [
             ("lib.rs", "mod a; mod b; mod c; mod d;"),
             ("a.rs", "use crate::b::x;"),
@@ -473,9 +347,8 @@ mod tests {
         let graph = graph(&files);
         assert_eq!(circle(&graph, "a"), Some(vec!["a", "b", "c", "a"]));
         assert_eq!(circle(&graph, "d"), None);
-        assert_eq!(messages(&graph, &["a", "b", "c"]), Vec::<String>::new());
-        assert_eq!(messages(&graph, &["a", "b"]).len(), 1);
-        let also = messages(&graph, &["a", "b", "c", "d"]);
-        assert!(also.len() == 1 && also[0].contains("`d` is on no circle"), "{also:?}");
+        let found = messages(&graph);
+        assert_eq!(found.len(), 3, "a, b and c");
+        assert!(found[0].contains("a -> b -> c -> a"), "{found:?}");
     }
 }

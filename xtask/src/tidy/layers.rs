@@ -31,7 +31,7 @@ const UCT: &str = "bowline-uct";
 const UCP: &str = "bowline-ucp";
 const MODEL: &str = "bowline-model";
 
-/// The layer law, from the ground up. A dev-dependency turns the arrow round only where a layer
+/// The layer law, from the ground up. A dev-dependency names a higher layer only where a layer
 /// is tested through the one above it: the tests of ucp and of MPI want real transports.
 const LAW: &[Layer] = &[
     layer(BASE, &[], &[]),
@@ -149,9 +149,10 @@ const LAW: &[Layer] = &[
     layer("xtask", &["bowline-bench", MODEL], &[]),
 ];
 
-/// Checks every edge between two crates of the workspace.
+/// Checks every edge between two crates of the workspace, and that the readme lists each crate.
 pub(super) fn check(metadata: &Metadata, root: &Path, findings: &mut Vec<Finding>) {
     let packages = metadata.workspace_packages();
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap_or_default();
     let ours: Vec<&str> = packages.iter().map(|package| package.name.as_str()).collect();
     for package in &packages {
         let manifest = manifest_of(package, root);
@@ -169,6 +170,10 @@ pub(super) fn check(metadata: &Metadata, root: &Path, findings: &mut Vec<Finding
         if !LAW.iter().any(|layer| layer.name == package.name.as_str()) {
             let why = format!("{} has no place in the layer law; give it one", package.name);
             findings.push(Finding::error(&manifest, 0, why));
+        }
+        if !readme.contains(&format!("| `{}` |", package.name)) {
+            let why = format!("{} is not in the table of layers", package.name);
+            findings.push(Finding::error("README.md", 0, why));
         }
     }
 }

@@ -12,8 +12,8 @@ use crate::workspace::TextFile;
 /// Lines of a function, its head and both braces included, above which it is counted.
 const LONG: usize = 80;
 
-/// So many are longer today. Whoever splits one lowers it.
-const COUNT: usize = 16;
+/// So many are longer today. The number is lowered when one is split.
+const COUNT: usize = 14;
 
 /// Counts the long functions of all files but tests.
 pub(super) fn check(files: &[TextFile], sources: &[Source], findings: &mut Vec<Finding>) {

@@ -103,7 +103,7 @@ fn asserts_a_time(source: &Source, index: usize) -> bool {
             break;
         }
     }
-    // What stands behind the first comma is the message.
+    // What follows the first comma is the message.
     let condition = text.split(',').next().unwrap_or_default();
     condition.contains(".elapsed()<") || condition.contains(">start.elapsed()")
 }

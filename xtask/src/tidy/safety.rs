@@ -1,7 +1,7 @@
 //! Every `unsafe` has its proof beside it, and stands where it may.
 //!
 //! clippy asks for it too, but only in the code that one configuration compiles. This rule reads
-//! what stands behind `cfg(bowline_loom)`, in fuzz targets and in macros as well.
+//! what is behind `cfg(bowline_loom)`, in fuzz targets and in macros as well.
 
 use super::Finding;
 use super::source::{Source, words_at};

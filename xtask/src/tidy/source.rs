@@ -1,6 +1,6 @@
 //! A Rust file as the rules see it: for each line its code, its comment, and where it stands.
 //!
-//! The lexer knows just enough of Rust to tell code from comments and from the inside of strings
+//! The lexer knows just enough of Rust to distinguish code from comments and from the inside of strings
 //! and characters; what a rule searches for in code it will not find in prose, and the other way
 //! round. It does not parse, and knows nothing of macros.
 

@@ -1,5 +1,5 @@
 //! Words that mean nothing to a reader of the repository: paths of one machine, numbers of a
-//! tracker that moves, and papers that are not here.
+//! tracker that moves, and papers that are not here. And words that have a term of the field in their place.
 
 use super::{Except, Finding, excepted};
 use crate::workspace::TextFile;
@@ -14,8 +14,23 @@ const PATH_STARTS: &[&str] = &["/tmp/target", "/tmp/brief"];
 /// digit.
 const PHRASES: &[&str] = &["issue ##", "issues ##", "pull request ##", "contract.md"];
 
-const EXCEPT: &[Except] =
-    &[Except { path: "xtask/src/tidy/words.rs", why: "names what it looks for" }];
+/// Words of which a reader does not know what they mean here, and what to say.
+const UNCLEAR: &[(&str, &str)] = &[
+    ("whoever", "the subject: the sender, a thread that ..."),
+    ("told", "reported, notified, said"),
+    ("tells", "reports, notifies, says"),
+    ("stranger", "unknown sender, unauthenticated client"),
+    ("strangers", "unknown senders, unauthenticated clients"),
+    ("seat", "number of a sender, entry of a table"),
+    ("seats", "numbers of senders, entries of a table"),
+    ("for good", "for ever"),
+    ("stands behind", "follows"),
+];
+
+const EXCEPT: &[Except] = &[
+    Except { path: "xtask/src/tidy/words.rs", why: "names what it looks for" },
+    Except { path: "CHANGELOG.md", why: "says what was said when it was written" },
+];
 
 /// Looks for such words in any text file.
 pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
@@ -27,7 +42,28 @@ pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
             let message = format!("`{found}` means nothing outside of one machine or tracker");
             findings.push(Finding::error(&file.path, index, message));
         }
+        if let Some((word, say)) = unclear(line).filter(|_| prose(&file.path)) {
+            let message = format!("`{word}` has to be read twice; say {say}");
+            findings.push(Finding::error(&file.path, index, message));
+        }
     }
+}
+
+/// Whether a file has comments or prose of ours.
+fn prose(path: &str) -> bool {
+    path.ends_with(".rs") || path.ends_with(".md")
+}
+
+fn unclear(line: &str) -> Option<&'static (&'static str, &'static str)> {
+    let line = line.to_lowercase();
+    let part = |c: char| c.is_alphanumeric() || c == '_';
+    UNCLEAR.iter().find(|(word, _)| {
+        line.match_indices(word).any(|(at, _)| {
+            let before = line[..at].chars().next_back();
+            let behind = line[at + word.len()..].chars().next();
+            !before.is_some_and(part) && !behind.is_some_and(part)
+        })
+    })
 }
 
 fn unwanted(line: &str) -> Option<&'static str> {
@@ -87,6 +123,16 @@ mod tests {
             "// (point 16 of the contract)",
         ] {
             assert!(unwanted(line).is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn unclear_words_are_found_whole() {
+        for line in ["// Whoever comes", "the peer is told.", "it is closed for good"] {
+            assert!(unclear(line).is_some(), "{line}");
+        }
+        for line in ["what it tolerates", "a_seat", "a good reason", "the foretold"] {
+            assert_eq!(unclear(line), None, "{line}");
         }
     }
 

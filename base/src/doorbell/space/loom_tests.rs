@@ -5,8 +5,9 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::{Sleep, arm_word, disarm_word, heavy_fence, ring_word, rung};
+use super::super::{Sleep, heavy_fence};
 use super::*;
+use crate::doorbell_word::{arm_word, disarm_word, ring_word, rung};
 
 #[derive(Default)]
 struct Shared {
@@ -114,6 +115,6 @@ fn loom_space_two_sleepers_are_rung() {
 /// The model must be able to fail: a sender that does not look at its question again sleeps on.
 #[test]
 #[should_panic(expected = "asleep with space in the queue")]
-fn loom_space_needs_the_last_look() {
+fn loom_space_needs_the_last_poll() {
     nobody_sleeps_on(1, true);
 }

@@ -36,14 +36,14 @@ pub struct Consumer<W> {
     index: u32,
     state: State,
     queue: u16,
-    /// Whether R is swapped by whoever owns this consumer.
+    /// Whether R is swapped by the owner of this consumer.
     by_hand: bool,
     settlement: Settlement,
 }
 
 impl<W> Consumer<W> {
     /// From here on `poll` does not flip: the owner swaps R through its device, when
-    /// [`is_drained`](Self::is_drained) says so, and tells by [`flipped`](Self::flipped).
+    /// [`is_drained`](Self::is_drained) says so, and then calls [`flipped`](Self::flipped).
     pub fn flip_by_hand(&mut self) {
         self.by_hand = true;
     }
@@ -101,7 +101,7 @@ impl<W: Words> Consumer<W> {
     /// can also mean that reservations are still under way.
     ///
     /// # Errors
-    /// [`Fault::Source`]: one damaged slot was skipped; go on. [`Fault::Poisoned`]: for good.
+    /// [`Fault::Source`]: one damaged slot was skipped; go on. [`Fault::Poisoned`]: for ever.
     /// Messages before the fault were handed out by an earlier call.
     pub fn poll(
         &mut self,
@@ -181,11 +181,6 @@ impl<W: Words> Consumer<W> {
         Ok(taken)
     }
 
-    /// Whether the last half has been emptied, so that R may be swapped.
-    pub fn can_flip(&self) -> bool {
-        self.is_drained()
-    }
-
     /// R was swapped for [`flip_word`](Self::flip_word) and was `old` before.
     ///
     /// # Errors
@@ -201,11 +196,6 @@ impl<W: Words> Consumer<W> {
         self.index = 0;
         self.state = State::Settling { reserved };
         Ok(())
-    }
-
-    /// The tag under which producers reserve now; see the other form.
-    pub fn generation(&self) -> u32 {
-        self.producers_tag()
     }
 
     /// Whether reservations are under way without which `poll` hands out nothing.
@@ -355,7 +345,7 @@ impl<W: Words> Consumer<W> {
         // Relaxed: ordered by S; of a dead producer by the proof of its death.
         let word = self.words.line(first).load(0, Ordering::Relaxed);
         if tag_of(word) != WRITTEN {
-            // Finalised, and not there: S does not tell the truth (rule 5).
+            // Finalised, and not there: S is wrong (rule 5).
             return Err(Fault::Poisoned(Damage::Missing));
         }
         let damaged = Fault::Source { source_id: source_of(word) };
@@ -388,12 +378,12 @@ impl<W: Words> Consumer<W> {
         self.state = State::Active;
     }
 
-    /// Closes the queue for good, for the producers too.
+    /// Closes the queue, for the producers too.
     #[cold]
     fn poison(&mut self, damage: Damage) -> Fault {
-        let word = (u64::from(self.generation()) << 32) | u64::from(POISON);
+        let word = (u64::from(self.producers_tag()) << 32) | u64::from(POISON);
         // AcqRel, as every swap of R: pairs with the add in `Producer::reserve`. It publishes
-        // nothing but itself: who finds it has no room, and puts no slot.
+        // nothing but itself: who finds it has no space, and puts no slot.
         self.words.line(R_LINE).swap(0, word, Ordering::AcqRel);
         self.state = State::Poisoned(damage);
         Fault::Poisoned(damage)

@@ -98,7 +98,7 @@ impl<W: Words> Producer<W> {
     /// Sends a message. `intent` is the intent word in this rank's control block.
     ///
     /// # Errors
-    /// When there is no room, ever or now, or the queue is closed. No message was sent then.
+    /// When there is no space, ever or now, or the queue is closed. No message was sent then.
     pub fn push(&mut self, intent: &AtomicU64, message: &Message<'_>) -> Result<(), Refused> {
         if message.payload.len() > self.max_bytes() {
             return Err(Refused::TooLong);
@@ -145,7 +145,7 @@ impl<W: Words> Producer<W> {
     /// Reserves the announced `slots`.
     ///
     /// # Errors
-    /// When others took the room meanwhile.
+    /// When others took the space meanwhile.
     pub fn reserve(&mut self, slots: u32) -> Result<Ticket, Failed> {
         // AcqRel. Release: publishes the announcement to the consumer's swap. Acquire: pairs
         // with that swap, so that our put comes after its reads of the same slots.

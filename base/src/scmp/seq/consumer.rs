@@ -53,7 +53,7 @@ pub struct Consumer<W> {
     tag: u32,
     /// Next slot to read in that half.
     index: u32,
-    /// From this index on, `poll` asks `turn` before it reads: the middle of an active half, the
+    /// From this index on, `poll` asks `at_limit` before it reads: the middle of an active half, the
     /// end of a draining one, `0` of a poisoned queue.
     limit: u32,
     /// No message of the half reaches beyond this slot.
@@ -88,7 +88,7 @@ impl<W: Words> Consumer<W> {
     /// belong to the producers again some time after `handle` has returned.
     ///
     /// # Errors
-    /// [`Fault::Source`]: one damaged slot was skipped; go on. [`Fault::Poisoned`]: for good.
+    /// [`Fault::Source`]: one damaged slot was skipped; go on. [`Fault::Poisoned`]: for ever.
     /// Messages before the fault were handed out by an earlier call.
     #[inline]
     pub fn poll(
@@ -99,7 +99,7 @@ impl<W: Words> Consumer<W> {
         let mut taken = 0;
         while taken < budget {
             if self.index >= self.limit {
-                if self.turn(taken)? {
+                if self.at_limit(taken)? {
                     continue;
                 }
                 break;
@@ -132,7 +132,7 @@ impl<W: Words> Consumer<W> {
         Ok(taken)
     }
 
-    /// Offers the next message, if there is one that needs no turn of the halves, to `handle`, and takes
+    /// Offers the next message, if there is one that needs no flip of the halves, to `handle`, and takes
     /// it out if that says that it took it. Whether it did.
     pub fn offer(&mut self, handle: impl FnOnce(Arrival<'_, W>) -> bool) -> bool {
         if self.index >= self.limit {
@@ -179,7 +179,7 @@ impl<W: Words> Consumer<W> {
     }
 
     /// The tag under which producers reserve now. When it has changed after a call of `poll` or
-    /// `settle`, senders that were refused have room again.
+    /// `settle`, senders that were refused have space again.
     #[inline]
     pub const fn generation(&self) -> u32 {
         match self.state {
@@ -258,7 +258,7 @@ impl<W: Words> Consumer<W> {
         Some((len, 1))
     }
 
-    /// The rest of `checked` for more than one slot; apart, so that the way of a short message
+    /// The rest of `checked` for more than one slot; apart, so that the code for a short message
     /// stays short.
     #[inline(never)]
     fn checked_long(&self, first: usize, word: u64, len: usize) -> Option<(usize, u32)> {
@@ -310,7 +310,7 @@ impl<W: Words> Consumer<W> {
 
     /// `index` has come to `limit`. Whether to go on.
     #[cold]
-    fn turn(&mut self, taken: u32) -> Result<bool, Fault> {
+    fn at_limit(&mut self, taken: u32) -> Result<bool, Fault> {
         match self.state {
             State::Active => match self.flip() {
                 Ok(()) => Ok(true),
@@ -429,7 +429,7 @@ impl<W: Words> Consumer<W> {
         written
     }
 
-    /// Closes the queue for good, for the producers too.
+    /// Closes the queue, for the producers too.
     #[cold]
     fn poison(&mut self, damage: Damage) -> Fault {
         let tag = self.generation();

@@ -72,7 +72,7 @@ impl<W: Words> Producer<W> {
         (self.words.line(R_LINE).load(0, Ordering::Relaxed) >> 32) as u32
     }
 
-    /// Whether the queue is closed: there is never room again.
+    /// Whether the queue is closed: there is never space again.
     pub fn is_closed(&self) -> bool {
         // Relaxed: a hint to try, whose answer is the refusal.
         self.words.line(R_LINE).load(0, Ordering::Relaxed) as u32 >= POISON
@@ -84,7 +84,7 @@ impl<W: Words> Producer<W> {
     /// consumer may sleep before a half that only needed the failed reservation to be counted.
     ///
     /// # Errors
-    /// When there is no room, ever or now, or the queue is closed. Nothing has happened then.
+    /// When there is no space, ever or now, or the queue is closed. Nothing has happened then.
     #[inline]
     pub fn push(&mut self, intent: &AtomicU64, message: &Message<'_>) -> Result<(), Refused> {
         if message.payload.len() > FIRST_BYTES {
@@ -94,7 +94,7 @@ impl<W: Words> Producer<W> {
         self.push_slots(intent, message, 1)
     }
 
-    /// As `push`, apart and with the message in registers, so that the way of a short message
+    /// As `push`, apart and with the message in registers, so that the code for a short message
     /// stays short.
     #[inline(never)]
     fn push_long(
@@ -155,7 +155,7 @@ impl<W: Words> Producer<W> {
         let seen = r.load(0, Ordering::Relaxed);
         let end = u64::from(seen as u32) + u64::from(slots);
         if end > u64::from(self.slots) || slots > self.max_slots {
-            return Err(self.no_room(seen, slots));
+            return Err(self.no_space(seen, slots));
         }
         self.intent = self.intent.next();
         self.intent.of(slots).announce(intent);
@@ -163,7 +163,7 @@ impl<W: Words> Producer<W> {
     }
 
     #[cold]
-    fn no_room(&self, seen: u64, slots: u32) -> Refused {
+    fn no_space(&self, seen: u64, slots: u32) -> Refused {
         if seen as u32 >= POISON {
             Refused::Poisoned
         } else if slots > self.max_slots {
@@ -176,7 +176,7 @@ impl<W: Words> Producer<W> {
     /// Step 3: takes the ticket for the announced `slots`.
     ///
     /// # Errors
-    /// When others took the room meanwhile; the failed reservation must be given back.
+    /// When others took the space meanwhile; the failed reservation must be given back.
     #[inline]
     pub fn reserve(&mut self, slots: u32) -> Result<Ticket, Failed> {
         // SAFETY: `check_slots` saw that the memory has all lines of the header.
@@ -215,8 +215,8 @@ impl<W: Words> Producer<W> {
         write_start(unsafe { self.words.line_unchecked(first) }, message);
         if ticket.slots > 1 {
             // The ticket's slots end within the half, so the lines exist.
-            let room = bytes_in(ticket.slots as usize);
-            let payload = &message.payload[..message.payload.len().min(room)];
+            let space = bytes_in(ticket.slots as usize);
+            let payload = &message.payload[..message.payload.len().min(space)];
             write_more(&self.words, first, ticket.tag, self.source, payload);
         }
         self.words.order();

@@ -46,7 +46,7 @@ struct Inside {
 impl Driven for Inside {
     type Value = loom::cell::UnsafeCell<u32>;
     type Key = usize;
-    type Nap = Arc<Outside>;
+    type ArmedSleep = Arc<Outside>;
 
     fn lock(&self) -> &WorkerLock<Self::Value> {
         &self.lock
@@ -75,19 +75,19 @@ impl Driven for Inside {
         self.here[*key]
     }
 
-    fn begin_nap(&mut self) -> Option<Arc<Outside>> {
+    fn arm_sleep(&mut self) -> Option<Arc<Outside>> {
         // AcqRel: pairs with `raise`, and takes it.
         let raised = self.outside.raised.swap(0, Ordering::AcqRel) == 1;
         (!raised && !self.outside.is_readable()).then(|| Arc::clone(&self.outside))
     }
 
-    fn end_nap(&mut self) {}
+    fn end_sleep(&mut self) {}
 }
 
 struct Asleep;
 
 impl Parker<Arc<Outside>> for Asleep {
-    fn is_tired(&self, _: u32) -> bool {
+    fn should_sleep(&self, _: u32) -> bool {
         true
     }
     fn rest(&mut self, _: u32) {}

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use bowline_ucp::matching::{
-    ArrayIndex, CubeIndex, HashIndex, Index, Indexed, ListEngine, MatchEngine, Tally, TreeIndex,
-    Want,
+    ArrayIndex, CubeIndex, EngineKind, HashIndex, Index, Indexed, ListEngine, MatchEngine, Shape,
+    Tally, TreeIndex, Want,
 };
 
 use super::published;
@@ -50,15 +50,29 @@ fn last_of_list(ranks: u32, comms: u64) -> u64 {
     list.counted().last
 }
 
-/// Tables 4.2 and 4.3.
+/// Tables 4.2 (one communicator) and 4.3 (ten).
 fn pointers(context: &Context) -> Result<Table> {
     let mut table = Table::new(
         "pointers",
         "pointers followed to the last of one receive for each rank",
-        &["ranks", "comms", "list", "publ.", "array", "publ.", "four_d", "publ.", "nd", "hashed"],
+        &[
+            "ranks",
+            "comms",
+            "list",
+            "publ.",
+            "array",
+            "publ.",
+            "four_d",
+            "publ.",
+            "nd",
+            "hashed",
+            "list/four_d",
+            "publ.",
+        ],
     );
     let rows = SCALES.iter().flat_map(|&scale| [(scale, 1u64), (scale, 10)]).collect();
     let mut exact = true;
+    let mut cap = None;
     for ((ranks, four_d), comms) in context.progress("pointers", rows) {
         // 1 of 10 is found by its number, and its own entries are searched.
         let lookup = u64::from(comms > 1);
@@ -72,6 +86,13 @@ fn pointers(context: &Context) -> Result<Table> {
         if comms == 1 {
             exact &= list == Some(u64::from(ranks) - 1) && array == 3 && cubes == four_d;
         }
+        // Section 4.3.2 compares the worst searches, without the record of the communicator: S visits and 3 d + 1.
+        let quotient = list.map(|list| (list + 1) as f64 / (cubes - comms.min(2)) as f64);
+        if (ranks, comms) == (1 << 20, 1) {
+            cap = quotient;
+        }
+        let printed =
+            if (ranks, comms) == (1 << 20, 1) { Cell::times(10810.0) } else { Cell::none() };
         table.row(vec![
             Cell::count(ranks.into()),
             Cell::count(comms),
@@ -83,8 +104,15 @@ fn pointers(context: &Context) -> Result<Table> {
             Cell::count(four_d + published),
             Cell::count(nd),
             Cell::count(hashed),
+            quotient.map_or_else(Cell::none, Cell::times),
+            printed,
         ]);
     }
+    table.note(
+        "publ.: tables 4.2 and 4.3. list/four_d: worst searches as section 4.3 compares them, S visits beside 3 d + 1; \
+         published for 1048576 ranks, 10810 x, and 8192 x for four lists without an array (4 d visits, formula 4.3), \
+         which ours is not. An array in one dimension makes at most 4/3 of that (formula 4.4).",
+    );
     table.note(
         "With 10 communicators the published designs walk a list of 9 communicators before theirs; \
          ours is found by its number (1). The published list's 10 (S - 1) leaves out the links \
@@ -93,6 +121,8 @@ fn pointers(context: &Context) -> Result<Table> {
     if context.quick {
         table.note("The list of 10 x 1048576 receives is left out by --quick.");
     }
+    let cap = cap.map_or_else(|| "not run".to_owned(), |cap| format!("{cap:.0} x"));
+    table.exact("list / four_d with 1048576 ranks 10810 x", &cap, cap == "10810 x");
     table.exact(
         "list S - 1, array 3, four_d 26 / 50 / 98",
         if exact { "so it is" } else { "other counts" },
@@ -114,8 +144,9 @@ pub(super) fn tree_bytes(ranks: u32, filled: u64) -> u64 {
     let index = TreeIndex::new(ranks);
     let shape = index.shape();
     let (node, leaf) = index.bytes();
-    let nodes: u64 = (1..=shape.dimensions).map(|k| filled.div_ceil(1 << (k * shape.bits))).sum();
-    nodes * node as u64 + filled * leaf as u64
+    let leaves = filled.div_ceil(Shape::LEAF_RANKS.into());
+    let nodes: u64 = (1..=shape.dimensions).map(|k| leaves.div_ceil(1 << (k * shape.bits))).sum();
+    nodes * node as u64 + leaves * leaf as u64
 }
 
 /// Table 4.5.
@@ -144,6 +175,7 @@ fn memory(context: &Context) -> Result<Table> {
         Unit::Bytes,
     );
     let mut exact = true;
+    let mut hash_bytes = 0;
     let mut ratios = Vec::new();
     let rows = SCALES.iter().flat_map(|&(ranks, _)| [1, 100, 1000, ranks].map(|n| (ranks, n)));
     for (ranks, queued) in context.progress("memory", rows.collect()) {
@@ -152,6 +184,7 @@ fn memory(context: &Context) -> Result<Table> {
         let cubes = filled(CubeIndex::new(ranks), queued, 1).counted().bytes;
         let tree = filled(TreeIndex::new(ranks), queued, 1).counted().bytes;
         let hashed = filled(HashIndex::new(), queued, 1).counted().bytes;
+        hash_bytes += hashed;
         exact &= array == u64::from(ranks) * ArrayIndex::RANK_BYTES as u64
             && cubes == cube_bytes(ranks, n)
             && tree == tree_bytes(ranks, n);
@@ -186,17 +219,27 @@ fn memory(context: &Context) -> Result<Table> {
     table.note(
         "publ.: formulas (4.19) and (4.20) with the published sizes of structures (record of a \
          communicator 56, RankHead 32, Cube 16 + 8 d, JumpPoint 48 bytes). Ours link by 32-bit \
-         numbers: RankHead 16, cube 12 + 4 d, jump point 24 bytes, so both columns are half.",
+         numbers, and a list is known by its last entry: RankHead 8, cube 12 + 4 d, jump point 16 bytes.",
     );
     table.note(
-        "nd has a leaf for each rank and hashed lists for each entry: more than four_d when the \
-         queue is full of distinct ranks, and what is paid for their speed.",
+        "nd has a leaf for four ranks, more than four_d when the queue is full of distinct ranks, which is \
+         paid for its speed. The rings of hashed begin in the entries, of which each has four bytes for \
+         that and is no larger than that of a list.",
     );
     table.chart = Some(chart);
     table.exact(
         "array, four_d and nd hold what the formulas say, to the byte",
         if exact { "so it is" } else { "they differ" },
         exact,
+    );
+    table.exact(
+        "hashed holds nothing beside the entries",
+        format!("{hash_bytes} B"),
+        hash_bytes == 0,
+    );
+    table.note(
+        "array/4D at full queues as published: 5.19, 10.54, 21.19 (table 4.5), and 3.6, 7.91, 16 in the paper of 2012 \
+         (table 2), whose structures had other sizes.",
     );
     let rounded: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
     table.exact(
@@ -217,70 +260,160 @@ fn memory(context: &Context) -> Result<Table> {
     Ok(table)
 }
 
+/// Bytes of structure of an engine whose queue has an entry of each of the first `filled` ranks, counted.
+fn counted(kind: EngineKind, ranks: u32, filled_ranks: u32) -> u64 {
+    match kind {
+        EngineKind::Auto | EngineKind::Hashed => {
+            filled(HashIndex::new(), filled_ranks, 1).counted().bytes
+        }
+        EngineKind::List => 0,
+        EngineKind::Array => filled(ArrayIndex::new(ranks), filled_ranks, 1).counted().bytes,
+        EngineKind::FourD => filled(CubeIndex::new(ranks), filled_ranks, 1).counted().bytes,
+        EngineKind::Nd => filled(TreeIndex::new(ranks), filled_ranks, 1).counted().bytes,
+    }
+}
+
 /// Table 4.11.
-fn extreme(_: &Context) -> Result<Table> {
+fn extreme(context: &Context) -> Result<Table> {
     const GB: f64 = (1u64 << 30) as f64;
     /// Three communicators of all ranks, of two contexts each.
     const CONTEXTS: u64 = 6;
+    let ours = EngineKind::ALL.iter().map(|kind| kind.name());
+    let one = ["auto, 1 queued", "array, 1 queued", "nd, 1 queued"];
     let mut table = Table::new(
         "extreme",
-        "6 full queues of all ranks, computed: GB and percent of a core's memory",
-        &[
-            "system",
-            "ranks",
-            "GB/core",
-            "array publ.",
-            "%",
-            "4D publ.",
-            "%",
-            "array",
-            "%",
-            "four_d",
-            "%",
-            "nd",
-            "%",
-            "array, 1 queued",
-            "nd, 1 queued",
-        ],
+        "6 full queues of all ranks: GB as published, and percent of a core's memory",
+        &["system", "ranks", "GB/core", "array publ.", "%", "4D publ.", "%"]
+            .into_iter()
+            .chain(ours)
+            .chain(one)
+            .collect::<Vec<_>>(),
     );
-    let systems = [
-        ("704 cores", 704u32, 2.0),
-        ("Titan", 560_640, 1.27),
-        ("Sequoia", 1_572_864, 1.0),
-        ("10^7 ranks", 10_000_000, 1.0),
-    ];
+    let systems =
+        [("704 cores", 704u32, 2.0), ("Titan", 560_640, 1.27), ("Sequoia", 1_572_864, 1.0)];
     let mut printed = Vec::new();
-    for (system, ranks, memory) in systems {
+    let mut largest = Vec::new();
+    for (system, ranks, memory) in context.progress("extreme", systems.to_vec()) {
         let n = u64::from(ranks);
-        let array = |_| n * ArrayIndex::RANK_BYTES as u64;
+        let percent = |bytes: u64| (CONTEXTS * bytes) as f64 / GB * 100.0 / memory;
+        let digits = if ranks == 704 { 4 } else { 2 };
         let mut cells = vec![system.into(), Cell::count(n), Cell::number(memory, 2, "")];
-        let published = [published::array_bytes(n), published::cube_bytes(ranks, n)];
-        let ours = [array(n), cube_bytes(ranks, n), tree_bytes(ranks, n)];
-        for bytes in published.into_iter().chain(ours) {
-            let gb = (CONTEXTS * bytes) as f64 / GB;
-            cells.push(Cell::number(gb, 6, ""));
-            cells.push(Cell::number(gb * 100.0 / memory, if ranks == 704 { 4 } else { 2 }, ""));
+        for bytes in [published::array_bytes(n), published::cube_bytes(ranks, n)] {
+            cells.push(Cell::number((CONTEXTS * bytes) as f64 / GB, 6, ""));
+            cells.push(Cell::number(percent(bytes), digits, ""));
+            printed.push(format!("{:.2}", percent(bytes)));
         }
-        for bytes in published {
-            printed.push(format!("{:.2}", (CONTEXTS * bytes) as f64 / GB * 100.0 / memory));
+        largest =
+            EngineKind::ALL.iter().map(|&kind| percent(counted(kind, ranks, ranks))).collect();
+        cells.extend(largest.iter().map(|&percent| Cell::number(percent, digits, "")));
+        for kind in [EngineKind::Auto, EngineKind::Array, EngineKind::Nd] {
+            cells.push(Cell::bytes(CONTEXTS * counted(kind, ranks, 1)));
         }
-        cells.push(Cell::bytes(CONTEXTS * array(1)));
-        cells.push(Cell::bytes(CONTEXTS * tree_bytes(ranks, 1)));
         table.row(cells);
     }
     table.note(
-        "Published in table 4.11: Titan 7.89 % and 0.37 %, Sequoia 28.10 % (28.13 by its own \
-         formula) and 0.66 %. The last row is ours.",
+        "publ.: A_H of table 4.11, by formulas (4.19) and (4.20). Printed there: Titan 7.89 % and \
+         0.37 %, Sequoia 28.10 % (28.13 by its own formula) and 0.66 %. Ours are counted in queues \
+         of this length; auto is the default and its index that of hashed, whose rings begin in the \
+         entries.",
     );
     table.note(
-        "Computed for queues that hold an entry of every rank. The entries themselves take more \
-         (a list of them, in any design), which the thesis leaves out as well; the array is paid \
-         for from the first entry on, nd and four_d are not.",
+        "The entries themselves, 40 bytes each whatever the engine, take more and are left out, as in the \
+         thesis. Among waiting messages the first receive that fits several ranks or tags lets auto, hashed \
+         and nd chain them up, which takes 8 bytes more for each message until the queue is empty.",
     );
     table.exact(
         "published sizes: Titan 7.89 % and 0.37 %, Sequoia 28.13 % and 0.66 %",
         printed[2..6].join(", "),
         printed[2..6] == ["7.89", "0.37", "28.13", "0.66"],
+    );
+    let of = |kind: EngineKind| largest[kind as usize];
+    let default = of(EngineKind::Auto);
+    table.exact(
+        "the default at most 0.66 % on Sequoia",
+        format!("{default:.2} %"),
+        default <= 0.66,
+    );
+    let (array, nd) = (of(EngineKind::Array), of(EngineKind::Nd));
+    table.exact(
+        "nd below the array at full queues",
+        format!("{nd:.2} % and {array:.2} %"),
+        nd < array,
+    );
+    Ok(table)
+}
+
+/// Pointers that the model of the thesis's future work follows in `dimensions` dimensions at most.
+fn modelled(ranks: u32, dimensions: u32) -> u64 {
+    let size_bits = u32::BITS - (ranks - 1).leading_zeros();
+    u64::from(dimensions) << size_bits.div_ceil(dimensions)
+}
+
+/// Figure 7.1.
+fn dimensions(context: &Context) -> Result<Table> {
+    const MOST: u32 = 10;
+    let mut table = Table::new(
+        "dimensions",
+        "pointers to the last of one receive for each rank, by the number of dimensions",
+        &[
+            "ranks",
+            "2",
+            "3",
+            "4",
+            "5",
+            "6",
+            "7",
+            "8",
+            "9",
+            "10",
+            "least",
+            "publ.",
+            "nd",
+            "nd follows",
+            "nd holds",
+        ],
+    );
+    let rows = vec![
+        (256u32, "10"),
+        (1000, "10"),
+        (4000, "6"),
+        (16_384, "7"),
+        (65_536, "-"),
+        (1 << 20, "-"),
+    ];
+    let mut agree = true;
+    for (ranks, published) in context.progress("dimensions", rows) {
+        let costs: Vec<u64> = (2..=MOST).map(|n| modelled(ranks, n)).collect();
+        let least = costs.iter().copied().min().unwrap_or(0);
+        let at_least: Vec<String> = (2..=MOST)
+            .zip(&costs)
+            .filter(|&(_, &cost)| cost == least)
+            .map(|(n, _)| n.to_string())
+            .collect();
+        agree &= published == "-" || ranks < 1000 || at_least.iter().any(|n| n == published);
+        let Shape { dimensions, bits } = Shape::for_ranks(ranks);
+        let mut cells = vec![Cell::count(ranks.into())];
+        cells.extend(costs.iter().map(|&cost| Cell::count(cost)));
+        cells.push(Cell::Text(at_least.join(", ")));
+        cells.push(published.into());
+        cells.push(Cell::Text(format!("{dimensions} x {}", 1u32 << bits)));
+        cells.push(Cell::count(last(TreeIndex::new(ranks), ranks)));
+        cells.push(Cell::bytes(tree_bytes(ranks, ranks.into())));
+        table.row(cells);
+    }
+    table.note(
+        "2 to 10: n * 2^ceil(log2(ranks) / n), n ordered lists, as section 7.2 leaves it to be done; least: \
+         the numbers of dimensions with the least of these. publ.: figure 7.1, which ends there: 10 best to some 1000 \
+         ranks, 6 to some 4000, 7 from there on.",
+    );
+    table.note(
+        "nd: its dimensions and their span, over blocks of 4 ranks, and what was counted. Its dimensions are arrays, in \
+         which a search looks at one place and not at the span: so more of them cost it more, and it has fewer.",
+    );
+    table.exact(
+        "the model is least where figure 7.1 has its optimum, from 1000 ranks on",
+        if agree { "so it is" } else { "it is not" },
+        agree,
     );
     Ok(table)
 }
@@ -289,7 +422,8 @@ fn extreme(_: &Context) -> Result<Table> {
 pub(crate) const TABLES: &[Named] = &[
     ("pointers", "pointers followed by a search", pointers),
     ("memory", "bytes of structure", memory),
-    ("extreme", "memory on the largest machines, computed", extreme),
+    ("dimensions", "pointers by the number of dimensions", dimensions),
+    ("extreme", "memory on the largest machines", extreme),
 ];
 
 #[cfg(test)]

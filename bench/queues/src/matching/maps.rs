@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 
-use bowline_ucp::matching::{Class, Count, Index, Leaf, Want};
+use bowline_ucp::matching::{Class, Count, EntryPool, Index, Leaf, QueueKind, Want};
 use intrusive_collections::{KeyAdapter, RBTree, RBTreeLink, intrusive_adapter};
 
 /// A map from a rank to the number of its leaf.
@@ -41,7 +41,8 @@ impl<M: Map> Index for ByMap<M> {
     type Path = u32;
 
     const CHAINS: bool = true;
-    const LOOKS: u32 = 42;
+    const RELEASES: bool = true;
+    const BREAK_EVEN: u32 = 42;
 
     fn class(want: &Want) -> Class {
         if want.source_mask == 0 { Class::Wild } else { Class::Exact }
@@ -55,7 +56,14 @@ impl<M: Map> Index for ByMap<M> {
     }
 
     #[inline]
-    fn insert(&mut self, rank: u32, _: u64, _: &u32, count: &mut impl Count) -> u32 {
+    fn insert(
+        &mut self,
+        _: &mut EntryPool,
+        rank: u32,
+        _: u64,
+        _: &u32,
+        count: &mut impl Count,
+    ) -> u32 {
         count.allocated(Self::BYTES);
         let leaf = self.free.pop().unwrap_or_else(|| {
             self.leaves.push(Leaf::EMPTY);
@@ -73,19 +81,20 @@ impl<M: Map> Index for ByMap<M> {
     }
 
     #[inline]
-    fn leaf(&self, leaf: u32) -> &Leaf {
-        &self.leaves[leaf as usize]
+    fn ring(&self, _: &EntryPool, leaf: u32, queue: QueueKind) -> u32 {
+        self.leaves[leaf as usize].ring(queue)
     }
 
     #[inline]
-    fn leaf_mut(&mut self, leaf: u32) -> &mut Leaf {
-        &mut self.leaves[leaf as usize]
+    fn set_ring(&mut self, _: &mut EntryPool, leaf: u32, queue: QueueKind, last: u32) {
+        self.leaves[leaf as usize].set_ring(queue, last);
     }
 
-    fn each(&self, visit: &mut dyn FnMut(u32)) {
-        let all = self.leaves.iter().zip(0u32..);
-        all.filter(|(lists, _)| !lists.is_empty()).for_each(|(_, leaf)| visit(leaf));
+    fn each(&self, _: &EntryPool, queue: QueueKind, visit: &mut dyn FnMut(u32)) {
+        self.leaves.iter().for_each(|leaf| visit(leaf.ring(queue)));
     }
+
+    fn emptied(&mut self, _: &mut impl Count) {}
 }
 
 /// A node of the red-black tree.

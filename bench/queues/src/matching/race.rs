@@ -20,7 +20,7 @@ const PLACES: usize = 5;
 const LISTS: &str = "lists";
 
 /// The published designs as they were published, without a list before them.
-const PUBLISHED: [(&str, EngineKind); 2] =
+pub(crate) const PUBLISHED: [(&str, EngineKind); 2] =
     [("array*", EngineKind::Array), ("four_d*", EngineKind::FourD)];
 
 /// Heads of the columns that [`Race::cells`] fills.

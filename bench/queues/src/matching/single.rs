@@ -116,8 +116,9 @@ pub(crate) fn single(context: &Context) -> Result<Table> {
             (_, _, _, 4) => "~1, ~1",
             (_, _, _, 1..) => "> 1, > 1",
             (_, Order::Forward, ..) => "~1, ~1",
-            (Queue::Posted, Order::Reverse, 10, _) => "> 40, > 30",
+            (Queue::Posted, Order::Reverse, 10, _) => "> 40, > 30; 44, 32",
             (Queue::Posted, Order::Reverse, ..) => "1.7 .. 40",
+            (Queue::Unexpected, Order::Reverse, 10, _) => "> PRQ; 31, 27",
             (Queue::Unexpected, Order::Reverse, ..) => "> PRQ",
         };
         if order == Order::Reverse && pending == 10 && any == 0 {
@@ -131,6 +132,11 @@ pub(crate) fn single(context: &Context) -> Result<Table> {
         table.row(cells);
     }
     note_times(&mut table);
+    table.note(
+        "publ.: figures 4.12 and 4.13 of the thesis; behind the semicolon the greatest ones of figure 3 of the \
+         paper before it (Zounmevo and Afsahi, ICPADS 2012), in which the UMQ gains less than the PRQ, and not \
+         more as in the thesis.",
+    );
     table.note(
         "forward is the honest limit: the first entry is the one that fits, and every structure is \
          more than a list has to look at.",
@@ -200,9 +206,8 @@ pub(crate) fn communicators(context: &Context) -> Result<Table> {
          communicator, found through a table: lists a list.",
     );
     table.note(
-        "Published as well, and not repeated: misses of the caches by the processor's counters, which \
-         fell more with 50 communicators than with 10. A virtual machine has no such counters; the \
-         times show the same, since a list of 50 communicators leaves the second cache.",
+        "publ.: figure 4.17. Misses of caches (figures 4.19 to 4.21) are in the table cache-misses of `cargo \
+         xtask bench queues`, by callgrind's simulation.",
     );
     table.note(
         "Published with 256 ranks; which of its two figures for each number of communicators is \

@@ -1,4 +1,4 @@
-//! From how many ranks on an index pays: sensitivity of the threshold of section 4.3.3, for which
+//! From how many ranks on an index pays: sensitivity of the threshold of section 4.3.4, for which
 //! the thesis has no figures.
 
 use anyhow::Result;

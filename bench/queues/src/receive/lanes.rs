@@ -1,8 +1,9 @@
 //! Many to one through the whole engine: workers over the simulated network, whose messages are the
 //! transport's own, or go through a receive queue by puts and atomics.
 //!
-//! Time is virtual, and the network has the published parameters: 380 ns between two departures,
-//! 1 us on the way, 10.2 GB/s.
+//! Time is virtual. Of the network's parameters 380 ns between two departures and 10.2 GB/s are published
+//! (table 4.1 of the thesis); there an operation of 8 bytes and its acknowledgement take 880 ns together. Here each
+//! way takes 1 us, the simulator's least: an answer is back after 2.3 times as long.
 
 use anyhow::{Context as _, Result, bail};
 use bowline_base::buffer::{RecvBuf, SendBuf};

@@ -56,7 +56,7 @@ impl Memory {
     pub(crate) fn words(&self, offset: usize, len: usize) -> DirectWords {
         let view = self.0.view().slice(offset, len).expect("the memory is that long");
         // SAFETY: everyone who uses the words keeps this value alive as long: the functions below
-        // and in `many` and `processes` drop their queues first. Whoever else maps the memory is this program and
+        // and in `many` and `processes` drop their queues first. The other process that maps the memory is this program and
         // uses it as words of the same queue.
         unsafe { DirectWords::from_view(view) }.expect("queues start on a line")
     }
@@ -115,11 +115,11 @@ impl Task {
 /// Spins until `done`, or until patience ends.
 fn wait(mut done: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();
-    let mut turns = 0u32;
+    let mut polls = 0u32;
     while !done() {
         spin_loop();
-        turns = turns.wrapping_add(1);
-        if turns.is_multiple_of(1 << 16) && start.elapsed() > PATIENCE {
+        polls = polls.wrapping_add(1);
+        if polls.is_multiple_of(1 << 16) && start.elapsed() > PATIENCE {
             bail!("the other process does not answer");
         }
     }
@@ -314,8 +314,8 @@ fn latency(context: &Context) -> Result<Table> {
         let payload: Vec<u8> = (0..size).map(|k| k as u8).collect();
         let mut samples = vec![Vec::new(); Form::ALL.len()];
         for round in 0..rounds {
-            for turn in 0..Form::ALL.len() {
-                let at = (round + turn) % Form::ALL.len();
+            for nth in 0..Form::ALL.len() {
+                let at = (round + nth) % Form::ALL.len();
                 let sample = if rate {
                     pair.rate(at, &payload)?
                 } else {

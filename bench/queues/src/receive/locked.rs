@@ -1,5 +1,5 @@
 //! The baseline that SCMP was made to replace: one queue of two halves behind a lock, whose word
-//! holds lock, active half and offset, so that one operation takes the lock and tells the rest.
+//! holds lock, active half and offset, so that one operation takes the lock and reads the rest.
 //!
 //! ```text
 //!   line 0   word 0:   63 lock | 62 half | 31 .. 0 next free slot

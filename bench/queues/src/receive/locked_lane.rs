@@ -115,8 +115,8 @@ struct Link {
     held: u64,
     /// Whether the last release is unanswered.
     releasing: bool,
-    turns: u32,
-    sits_out: u32,
+    locks: u32,
+    backoff: u32,
     /// Whether the queue was full since nothing waited here.
     polite: bool,
     asked: bool,

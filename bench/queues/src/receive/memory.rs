@@ -55,9 +55,9 @@ fn memory(_: &Context) -> Result<Table> {
         .collect();
     table.note(format!("Break-even of scmp-seq with a ring for each peer: {}.", even.join("; ")));
     table.note(
-        "Published: 56 processes beside per-process mailboxes, 73 beside per-node ones, with the \
-         mailbox sizes of that machine, which the thesis does not give. Halves of 1024 slots of 64 \
-         bytes in both.",
+        "Published (by formulas 6.1 and 6.2): 56 processes beside per-process mailboxes, 73 beside \
+         per-node ones, with the sizes of slots and mailboxes of that machine, which the thesis does not \
+         give. Its halves have 1024 slots, as ours, whose slots have 64 bytes.",
     );
     table.note(
         "Computed from the layouts; what a rank of a real job holds is counted by `cargo xtask \

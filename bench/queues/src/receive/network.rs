@@ -290,21 +290,16 @@ fn network(context: &Context) -> Result<Table> {
     );
     table.note(format!(
         "Slope of the 99th percentile, ns for each further sender: ring {ring:.1}, scmp-published \
-         {scmp:.1}, locked {locked:.1}. Published: SCMP about 10 times better than the lock, with \
-         the shape of the mailboxes (figures only); here more, since this network is never \
-         congested but at the receiver."
+         {scmp:.1}, locked {locked:.1}: {:.0} times in this model, which is no measurement. Published: SCMP \
+         about 10 times better than the lock, with the shape of the mailboxes (figures only); here more, \
+         since this network is never congested but at the receiver.",
+        locked / scmp
     ));
-    table.exact(
-        "slope of scmp-published at least 10 x better than locked",
-        format!("{:.0} x", locked / scmp),
-        locked / scmp >= 10.0,
-    );
     let flight = (PIPELINED / 2) as f64;
     let [ring, scmp] = [0, 1].map(|at: usize| curves[at][0].1 + flight);
     table.note(format!(
-        "One sender, until the message is there: scmp-published {:.1} x the ring (published: 3.5 x \
-         at 8 bytes; 3.0 x if the network keeps the order of put and add, so that no answer has to \
-         be waited for).",
+        "One sender, until the message is there: scmp-published {:.1} x the ring (published, measured at \
+         8 bytes: 3.5 x). This is the model's figure, from its own constants.",
         scmp / ring
     ));
     Ok(table)

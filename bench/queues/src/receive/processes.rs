@@ -28,7 +28,7 @@ use crate::{Context, Named};
 
 /// What carries the messages.
 #[derive(Clone, Copy)]
-enum Way {
+enum Form {
     /// The transport's own messages.
     Messages,
     Queue(QueueForm),
@@ -37,13 +37,13 @@ enum Way {
 }
 
 /// All of them, by the number that travels to the senders.
-const WAYS: [(&str, Way); 6] = [
-    ("messages", Way::Messages),
-    ("ring", Way::Queue(QueueForm::Ring)),
-    ("scmp-seq", Way::Queue(QueueForm::ScmpSeq)),
-    ("scmp-rings", Way::Queue(QueueForm::ScmpRings)),
-    ("scmp", Way::Queue(QueueForm::Scmp)),
-    ("locked", Way::Locked),
+const FORMS: [(&str, Form); 6] = [
+    ("messages", Form::Messages),
+    ("ring", Form::Queue(QueueForm::Ring)),
+    ("scmp-seq", Form::Queue(QueueForm::ScmpSeq)),
+    ("scmp-rings", Form::Queue(QueueForm::ScmpRings)),
+    ("scmp", Form::Queue(QueueForm::Scmp)),
+    ("locked", Form::Locked),
 ];
 
 /// The one that latencies are compared with.
@@ -145,15 +145,15 @@ fn wait(what: &str, mut done: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-fn open(job: JobMemory, rank: usize, way: usize, peers: u32) -> Result<Box<dyn Iface>> {
+fn open(job: JobMemory, rank: usize, form: usize, peers: u32) -> Result<Box<dyn Iface>> {
     let iface = Box::new(ShmIface::open(job, rank as u32, ShmOptions::default())?);
-    Ok(match WAYS[way].1 {
-        Way::Messages => iface,
-        Way::Queue(form) => {
+    Ok(match FORMS[form].1 {
+        Form::Messages => iface,
+        Form::Queue(form) => {
             let options = QueueOptions { form, slots: SLOTS, peers: peers + 2, rings: 16 };
             Box::new(QueueLane::open(iface, &options, rank as u64)?)
         }
-        Way::Locked => Box::new(LockedLane::open(iface, SLOTS, rank as u16)?),
+        Form::Locked => Box::new(LockedLane::open(iface, SLOTS, rank as u16)?),
     })
 }
 
@@ -180,18 +180,18 @@ fn send(
     }
 }
 
-/// A sender, `WAY:RANK:SENDERS:PROCESSOR`.
+/// A sender, `FORM:RANK:SENDERS:PROCESSOR`.
 pub(crate) fn sender(what: &str) -> Result<()> {
     let mut numbers = what.split(':').map(str::parse::<usize>);
     let mut next = || numbers.next().context("a number is missing")?.context("no number");
-    let (way, rank, senders, cpu) = (next()?, next()?, next()?, next()?);
-    ensure!(way < WAYS.len(), "no such way");
+    let (form, rank, senders, cpu) = (next()?, next()?, next()?, next()?);
+    ensure!(form < FORMS.len(), "no such form");
     pin(cpu);
     let crowded = cpu == 0 || senders > 1;
     let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned();
     let board = Board(Memory::open(own(std::io::stdout().as_fd())?)?);
     let job: OwnedFd = own(std::io::stdin().as_fd())?;
-    let mut lane = open(JobMemory::open(job)?, rank, way, senders as u32)?;
+    let mut lane = open(JobMemory::open(job)?, rank, form, senders as u32)?;
     board.show_address(rank, &lane.address())?;
     let ep = lane.connect(&board.address(0)?)?;
     let mut sink = Counter::default();
@@ -205,7 +205,7 @@ pub(crate) fn sender(what: &str) -> Result<()> {
             if word >> 40 > last {
                 break;
             }
-            // What was accepted, and seats and rings, may need progress.
+            // What was accepted, and numbers and rings, may need progress.
             lane.progress(&mut sink, 16);
             std::thread::yield_now();
             ensure!(start.elapsed() < PATIENCE, "the receiver says nothing");
@@ -267,7 +267,7 @@ impl Drop for Job {
 }
 
 impl Job {
-    fn start(way: usize, senders: usize, cpus: usize) -> Result<Self> {
+    fn start(form: usize, senders: usize, cpus: usize) -> Result<Self> {
         pin(0);
         let options = ShmOptions::default();
         let ranks = senders as u32 + 1;
@@ -279,7 +279,7 @@ impl Job {
             Ok(fd.try_clone_to_owned()?)
         };
         let job_fd = fd(memory.region())?;
-        let lane = open(memory, 0, way, senders as u32)?;
+        let lane = open(memory, 0, form, senders as u32)?;
         board.show_address(0, &lane.address())?;
         let (children, eps) = (Vec::new(), Vec::new());
         let mut job = Self { children, board, lane, eps, sink: Counter::default(), number: 0 };
@@ -288,7 +288,7 @@ impl Job {
             let cpu = if cpus > 1 { 1 + (rank - 1) % (cpus - 1) } else { 0 };
             let child = Command::new(&program)
                 .arg("--sender")
-                .arg(format!("{way}:{rank}:{senders}:{cpu}"))
+                .arg(format!("{form}:{rank}:{senders}:{cpu}"))
                 .stdin(Stdio::from(job_fd.try_clone()?))
                 .stdout(Stdio::from(fd(job.board.0.region())?))
                 .spawn()
@@ -304,11 +304,11 @@ impl Job {
 
     /// Progress until so many messages have come.
     fn receive(&mut self, until: u64) -> Result<()> {
-        let (mut turns, start) = (0_u32, Instant::now());
+        let (mut polls, start) = (0_u32, Instant::now());
         while self.sink.count < until {
             if self.lane.progress(&mut self.sink, 64) == 0 {
-                turns = turns.wrapping_add(1);
-                if turns.is_multiple_of(1 << 14) {
+                polls = polls.wrapping_add(1);
+                if polls.is_multiple_of(1 << 14) {
                     ensure!(start.elapsed() < PATIENCE, "messages do not come");
                     ensure!(self.sink.failed.is_none(), "a sender has failed");
                 }
@@ -357,7 +357,7 @@ impl Job {
 
 fn processes(context: &Context) -> Result<Table> {
     let mut columns = vec!["what", "senders", "cpus"];
-    columns.extend(WAYS.iter().map(|(name, _)| *name));
+    columns.extend(FORMS.iter().map(|(name, _)| *name));
     let mut table = Table::new(
         "queue-processes",
         "the engine's lanes between processes over shared memory: ns for each message of 8 bytes",
@@ -373,21 +373,21 @@ fn processes(context: &Context) -> Result<Table> {
     let mut ratio = None;
     for row in context.progress("queue-processes", rows) {
         let (one_way, senders) = (row == 0, row.max(1));
-        let jobs = (0..WAYS.len()).map(|way| Job::start(way, senders, cpus));
+        let jobs = (0..FORMS.len()).map(|form| Job::start(form, senders, cpus));
         let mut jobs = jobs.collect::<Result<Vec<_>>>()?;
-        let mut samples = vec![Vec::new(); WAYS.len()];
+        let mut samples = vec![Vec::new(); FORMS.len()];
         for round in 0..=rounds {
-            for turn in 0..WAYS.len() {
-                let way = (round + turn) % WAYS.len();
-                let job = &mut jobs[way];
+            for nth in 0..FORMS.len() {
+                let form = (round + nth) % FORMS.len();
+                let job = &mut jobs[form];
                 let sample = if one_way {
                     median(&job.latency(blocks)?)
                 } else {
                     job.stream(count / senders as u32)?
                 };
-                // The first is for seats, and for rings to be offered.
+                // The first is for numbers of senders, and for rings to be offered.
                 if round > 0 {
-                    samples[way].push(sample);
+                    samples[form].push(sample);
                 }
             }
         }
@@ -396,7 +396,7 @@ fn processes(context: &Context) -> Result<Table> {
             let pairs = samples[SEQ].iter().zip(&samples[RING]);
             ratio = Some(median(&pairs.map(|(seq, ring)| seq / ring).collect::<Vec<_>>()));
         } else {
-            for ((name, _), ns) in WAYS.iter().zip(&medians) {
+            for ((name, _), ns) in FORMS.iter().zip(&medians) {
                 chart.point(name, senders as f64, *ns);
             }
         }

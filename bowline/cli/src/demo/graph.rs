@@ -54,7 +54,7 @@ fn parse_line(line: &[u8]) -> Result<Option<Edge>, String> {
     let to = words.next().ok_or("an edge needs two vertices, here is one")?;
     let to = vertex(to)?;
     if let Some(more) = words.next() {
-        return Err(format!("{} stands behind the two vertices of the edge", shown(more)));
+        return Err(format!("{} follows the two vertices of the edge", shown(more)));
     }
     Ok(Some([from, to]))
 }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(bad.line, 1);
         assert!(bad.what.contains("\"x\" is not a whole number"), "{}", bad.what);
         assert!(parse(b"7\n").bad.unwrap().what.contains("needs two vertices"));
-        assert!(parse(b"7 8 9\n").bad.unwrap().what.contains("\"9\" stands behind"));
+        assert!(parse(b"7 8 9\n").bad.unwrap().what.contains("\"9\" follows"));
         assert!(parse(b"99999999999999999999 1\n").bad.is_some());
     }
 

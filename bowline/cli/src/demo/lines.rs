@@ -17,7 +17,7 @@ const CHUNK: u64 = 64 << 10;
 const REPORT: u64 = 16 << 20;
 
 /// The lines of `path` that belong to `rank`, each with its newline; one that the file lacks at
-/// its end is added. `progress` is told how many bytes came with each step.
+/// its end is added. `progress` is called with how many bytes came with each step.
 ///
 /// # Errors
 /// Those of the file system, and when the file is shortened meanwhile.
@@ -113,13 +113,13 @@ mod tests {
         let path = directory.path().join("text");
         std::fs::write(&path, text).unwrap();
         for ranks in 1..=9 {
-            let mut told = 0;
+            let mut counted = 0;
             let parts: Vec<_> = (0..ranks)
-                .map(|rank| read_part(&path, rank, ranks, |bytes| told += bytes).unwrap())
+                .map(|rank| read_part(&path, rank, ranks, |bytes| counted += bytes).unwrap())
                 .collect();
             assert_eq!(parts.concat(), expected, "{ranks} ranks");
             assert!(parts.iter().all(|part| part.is_empty() || part.ends_with(b"\n")));
-            assert!(told <= text.len() as u64);
+            assert!(counted <= text.len() as u64);
         }
     }
 

@@ -278,8 +278,8 @@ fn compare(world: &World, args: &Args, own: &[(i64, f64)]) -> RankResult<anyhow:
     }
     let pairs = expected.iter().zip(&all);
     let difference = pairs.map(|(a, b)| (a.1 - b.1).abs()).fold(0.0, f64::max);
-    let told = format!("largest difference to the sequential program: {difference:e}");
-    if let Err(error) = output::print(&told) {
+    let shown = format!("largest difference to the sequential program: {difference:e}");
+    if let Err(error) = output::print(&shown) {
         return Ok(Err(error));
     }
     Ok(if difference <= TOLERANCE {

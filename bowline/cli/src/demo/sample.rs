@@ -95,7 +95,7 @@ fn lines_before(lines: &[&[u8]], rank: u32, at: &Sample) -> usize {
 /// Bytes between two reports of progress.
 const REPORT: u64 = 1 << 20;
 
-/// Writes the lines of several sorted texts as one sorted text. `progress` is told the bytes, now
+/// Writes the lines of several sorted texts as one sorted text. `progress` is called with the bytes, now
 /// and then.
 ///
 /// # Errors
@@ -188,9 +188,9 @@ mod tests {
     #[test]
     fn merging_keeps_bytes_below_the_newline_in_order() {
         let mut out = Vec::new();
-        let mut told = 0;
-        merge([&b"a\na\t\nb\n"[..], b"", b"\na\nc\n"], &mut out, |bytes| told += bytes).unwrap();
+        let mut counted = 0;
+        merge([&b"a\na\t\nb\n"[..], b"", b"\na\nc\n"], &mut out, |bytes| counted += bytes).unwrap();
         assert_eq!(out, b"\na\na\na\t\nb\nc\n");
-        assert_eq!(told, out.len() as u64);
+        assert_eq!(counted, out.len() as u64);
     }
 }

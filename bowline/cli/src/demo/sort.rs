@@ -129,7 +129,7 @@ fn write(world: &World, args: &Args, incoming: &[u8], counts: &[usize]) -> RankR
     let written = together(world, written.with_context(|| cannot("write", &args.output)));
     if own == 0 {
         if written.is_err() {
-            // What went wrong has been told; the remains are not the user's business.
+            // What went wrong has been reported; the remains are not the user's business.
             let _ = fs::remove_file(&partial);
         } else {
             fs::rename(&partial, &output).with_context(|| cannot("write", &args.output))?;

@@ -4,12 +4,12 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use bowline::model_file::Source;
+use bowline::model_file::CostSource;
 use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::Shape;
 use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::price::{
-    AllreduceForm, Costs, Crew, JobCosts, Layers, Operands, Priced, Prices, Way, alltoall,
+    Algorithm, AllreduceForm, Costs, Crew, JobCosts, Layers, Operands, Priced, Prices, alltoall,
     multiplying,
 };
 use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
@@ -93,11 +93,11 @@ struct OfSize {
     /// The algorithm that the table of `BOWLINE_COLL_TABLE` names, where no setting names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     tuned: Option<String>,
-    algorithms: Vec<Algorithm>,
+    algorithms: Vec<Shown>,
 }
 
 #[derive(Debug, Serialize)]
-struct Algorithm {
+struct Shown {
     name: String,
     /// Predicted nanoseconds.
     time_ns: f64,
@@ -105,9 +105,10 @@ struct Algorithm {
     taken: bool,
 }
 
-/// Ways with their names, as settings take them.
-fn ways<F>(all: Vec<Priced<Way<F>>>, name: impl Fn(&F) -> String) -> Vec<Priced<String>> {
-    let named = |Priced { form, time }: Priced<Way<F>>| Priced { form: form.name_by(&name), time };
+/// Algorithms with their names, as settings take them.
+fn named<F>(all: Vec<Priced<Algorithm<F>>>, name: impl Fn(&F) -> String) -> Vec<Priced<String>> {
+    let named =
+        |Priced { form, time }: Priced<Algorithm<F>>| Priced { form: form.name_by(&name), time };
     all.into_iter().map(named).collect()
 }
 
@@ -131,24 +132,24 @@ fn algorithms(
     let total = bytes.saturating_mul(shape.ranks as usize);
     let length = collective.length(shape.ranks, bytes);
     let (mut all, table) = match collective {
-        Collective::Barrier => (ways(prices.barriers(), of_form), shape.barrier().name()),
-        Collective::Bcast => (ways(prices.bcasts(bytes), of_form), shape.bcast(bytes).name()),
+        Collective::Barrier => (named(prices.barriers(), of_form), shape.barrier().name()),
+        Collective::Bcast => (named(prices.bcasts(bytes), of_form), shape.bcast(bytes).name()),
         Collective::Reduce => {
             let table = shape.reduce(bytes, width, commutative).name();
-            (ways(prices.reduces(bytes, operands), of_form), table)
+            (named(prices.reduces(bytes, operands), of_form), table)
         }
         Collective::Allreduce => {
             let table = shape.allreduce(bytes, width).name();
-            (ways(prices.allreduces(bytes, operands), AllreduceForm::name), table)
+            (named(prices.allreduces(bytes, operands), AllreduceForm::name), table)
         }
         Collective::Allgather => {
-            (ways(prices.allgathers(bytes), of_form), shape.allgather(bytes).name())
+            (named(prices.allgathers(bytes), of_form), shape.allgather(bytes).name())
         }
         Collective::Alltoall => {
-            (ways(prices.alltoalls(bytes), of_form), shape.alltoall(bytes).name())
+            (named(prices.alltoalls(bytes), of_form), shape.alltoall(bytes).name())
         }
-        Collective::Gather => (ways(prices.gathers(bytes), of_form), shape.tree(bytes).name()),
-        Collective::Scatter => (ways(prices.scatters(bytes), of_form), shape.tree(bytes).name()),
+        Collective::Gather => (named(prices.gathers(bytes), of_form), shape.tree(bytes).name()),
+        Collective::Scatter => (named(prices.scatters(bytes), of_form), shape.tree(bytes).name()),
         Collective::Allgatherv => {
             let all = prices.allgathervs((total as f64, bytes as f64));
             (forms(all), shape.allgatherv(total).name())
@@ -156,13 +157,15 @@ fn algorithms(
         Collective::Alltoallv => {
             (forms(prices.alltoallvs()), Alltoall::Staged(shape.alltoallv()).name())
         }
-        Collective::Scan => (ways(prices.scans(bytes, false, class), of_form), shape.scan().name()),
+        Collective::Scan => {
+            (named(prices.scans(bytes, false, class), of_form), shape.scan().name())
+        }
         Collective::Exscan => {
-            (ways(prices.scans(bytes, true, class), of_form), shape.scan().name())
+            (named(prices.scans(bytes, true, class), of_form), shape.scan().name())
         }
         Collective::ReduceScatter => {
             let table = shape.reduce_scatter(total, commutative).name();
-            (ways(prices.reduce_scatters(total, operands), of_form), table)
+            (named(prices.reduce_scatters(total, operands), of_form), table)
         }
     };
     let staged = collective.staged().filter(|_| memory);
@@ -190,7 +193,7 @@ pub(super) fn report(
     let known = bowline::model_file::coll_costs(nodes > 1, config)?;
     let (text, source) = known
         .as_ref()
-        .map_or(("shm/tcp", Source::Assumed), |(text, source)| (text.as_str(), *source));
+        .map_or(("shm/tcp", CostSource::Assumed), |(text, source)| (text.as_str(), *source));
     let costs: JobCosts = text.parse().context(bowline::mpi::COLL_COSTS.name())?;
     let assumed = assumed(text, &costs, nodes > 1);
     let key = collective.setting();
@@ -259,7 +262,7 @@ pub(super) fn report(
         };
         let algorithm = |(index, Priced { form, time }): (usize, Priced<String>)| {
             let taken = taken(index, &form);
-            Algorithm { name: form, time_ns: time, taken }
+            Shown { name: form, time_ns: time, taken }
         };
         let algorithms = all.into_iter().enumerate().map(algorithm).collect();
         OfSize { bytes, tuned, algorithms }
@@ -325,7 +328,7 @@ impl Report {
                 Some(word) => writeln!(out, ": the table of BOWLINE_COLL_TABLE names {word}")?,
                 None => writeln!(out)?,
             }
-            for Algorithm { name, time_ns, taken } in algorithms {
+            for Shown { name, time_ns, taken } in algorithms {
                 let mark = if *taken { '+' } else { '-' };
                 writeln!(out, "  {mark} {:>12.2} us  {name}", time_ns / 1e3)?;
             }

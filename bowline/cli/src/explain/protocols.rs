@@ -17,6 +17,20 @@ pub(super) struct Protocols {
     /// What the choice was made from.
     figures: Vec<Known>,
     operations: Vec<Operation>,
+    /// How long messages begin that go by what the last ones took.
+    measured: Vec<First>,
+}
+
+/// A means of long messages, before any was measured.
+#[derive(Debug, Serialize)]
+struct First {
+    operation: &'static str,
+    from: u64,
+    protocol: &'static str,
+    /// Predicted for a message of `from` bytes.
+    predicted_ns: f64,
+    /// Messages that pay for its first trial; none for the one that is used at first.
+    tried_after: Option<u32>,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,10 +76,19 @@ impl Protocols {
     /// Of these lanes, for one operation or all.
     pub(super) fn of(lane: &LaneChoices, only: Option<Op>) -> Self {
         let wanted = |op: Op| only.is_none_or(|only| only == op);
+        let guesses = lane.first_guesses.iter().filter(|guess| wanted(guess.kind.op()));
+        let measured = guesses.map(|guess| First {
+            operation: guess.kind.op().name(),
+            from: guess.from,
+            protocol: guess.protocol,
+            predicted_ns: guess.nanoseconds,
+            tried_after: guess.tried_after,
+        });
         let figures = lane.costs.figures().into_iter();
         let tables = lane.tables.iter().filter(|(op, _)| wanted(*op));
         Self {
             transport: lane.provider,
+            measured: measured.collect(),
             figures: figures
                 .map(|(figure, f)| Known { figure, value: f.value, origin: f.origin.name() })
                 .collect(),
@@ -94,6 +117,39 @@ impl Protocols {
                     "      {sizes:<22} {protocol:<13} {fixed_ns:>8.0} ns + {per_byte_ns:.4} ns/byte  {origin}"
                 )?;
             }
+            self.measured_text(operation, out)?;
+        }
+        Ok(())
+    }
+
+    /// How long messages of an operation begin, and go on.
+    fn measured_text(&self, operation: &str, out: &mut String) -> std::fmt::Result {
+        let mut rows = self.measured.iter().filter(|row| row.operation == operation).peekable();
+        if rows.peek().is_some() {
+            writeln!(
+                out,
+                "      long ones begin alike to near and far ranks, then come by what takes least there; in brackets, how many pay for a first trial"
+            )?;
+        }
+        while let Some(first) = rows.next() {
+            let mut line = format!("      {:<22}", format!("{} on", first.from));
+            let mut row = first;
+            loop {
+                let First { protocol, predicted_ns, .. } = row;
+                write!(line, " {protocol} {predicted_ns:.0} ns")?;
+                match row.tried_after {
+                    None => write!(line, " at first")?,
+                    Some(messages) => write!(line, " ({messages})")?,
+                }
+                match rows.next_if(|next| next.from == first.from) {
+                    Some(next) => {
+                        line.push(',');
+                        row = next;
+                    }
+                    None => break,
+                }
+            }
+            writeln!(out, "{line}")?;
         }
         Ok(())
     }
@@ -117,7 +173,7 @@ impl Carried {
 const TAG: u64 = 1;
 
 /// Where the message goes that is sent before them and counted by nobody: the first one to a peer takes
-/// another way than all that follow.
+/// another transport than all that follow.
 const GREETING: u64 = 2;
 
 /// The sender's part of a try: a message of each size, and what its counters say of each.
@@ -165,10 +221,10 @@ pub(super) fn receive(worker: &Worker, peer: u32, sizes: &[u64]) -> Result<Vec<C
 /// Both sides' parts together.
 ///
 /// # Errors
-/// When what the peer told is damaged.
-pub(super) fn join(mut mine: Vec<Carried>, told: &[u8]) -> Result<Vec<Carried>> {
+/// When what the peer sent is damaged.
+pub(super) fn join(mut mine: Vec<Carried>, theirs: &[u8]) -> Result<Vec<Carried>> {
     let theirs: Vec<Carried> =
-        serde_json::from_slice(told).context("a peer's answer is damaged")?;
+        serde_json::from_slice(theirs).context("a peer's answer is damaged")?;
     for (mine, theirs) in mine.iter_mut().zip(theirs) {
         mine.counted.extend(theirs.counted);
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Result, bail, ensure};
 use bowline_model::fennel::instrument::{Bandwidth, Instrument, Ran, Recorder, Skew, Utilisation};
-use bowline_model::fennel::latency::Distribution;
+use bowline_model::fennel::latency::LatencyDistribution;
 use bowline_model::fennel::random::Streams;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
@@ -19,7 +19,7 @@ use super::replay::Record;
 pub(super) struct RunOptions {
     /// Ranks come late by a time of their own: a distribution, as for --latency.
     #[arg(long, value_name = "DISTRIBUTION")]
-    skew: Option<Distribution>,
+    skew: Option<LatencyDistribution>,
     /// Where chance begins: the same seed gives the same runs.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,

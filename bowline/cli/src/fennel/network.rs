@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use bowline_model::coll::price::{Costs, Crew, JobCosts, Layers, OfSizes, Prices};
 use bowline_model::cost::Pipelining;
 use bowline_model::fennel::fitted::{Beyond, Fitted};
-use bowline_model::fennel::latency::{Delayed, Distribution, Random};
+use bowline_model::fennel::latency::{Delayed, LatencyDistribution, Random};
 use bowline_model::fennel::machine::Machine;
 use bowline_model::fennel::network::{
     Blocking, Compute, Hockney, Linear, LogGp, Network, Noisy, Pipelined, Received,
 };
-use bowline_model::fennel::topology::{Placement, Topology, Wired};
+use bowline_model::fennel::topology::{NetworkTopology, Placement, Wired};
 use bowline_model::fit::sizes::BySize;
-use bowline_model::fit::table::{Entry, Table};
+use bowline_model::fit::table::{Entry, FitTable};
 
 /// A machine of parts that were chosen at run time.
 pub(super) type AnyMachine = Machine<Box<dyn Network>, Box<dyn Compute>>;
@@ -38,7 +38,7 @@ pub(super) struct MachineOptions {
     /// fat-tree:16,8,4 (nodes on a switch, switches below each of the next level, ...), dragonfly:4,8,9 (nodes on a
     /// router, routers in a group, groups) or torus:8,8,8.
     #[arg(long, value_name = "TOPOLOGY")]
-    topology: Option<Topology>,
+    topology: Option<NetworkTopology>,
     /// Ranks on one node, then on the next. Collectives may go in layers then, within nodes and among them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     per_node: Option<u32>,
@@ -51,7 +51,7 @@ pub(super) struct MachineOptions {
     /// Latency that chance adds to each message: constant:70, uniform:100,400, exponential:200, normal:100,20 or
     /// samples:90,110,400.
     #[arg(long, value_name = "DISTRIBUTION")]
-    latency: Option<Distribution>,
+    latency: Option<LatencyDistribution>,
     /// Stretches each time by a random factor of 1 or more, with this part as the mean of what is beyond 1.
     #[arg(long, value_name = "PART", value_parser = time)]
     noise: Option<f64>,
@@ -275,7 +275,7 @@ fn kept(transport: &str) -> Result<Fitted> {
     let text = std::fs::read(&path).with_context(|| {
         format!("cannot read {name}; `bowline model fit --transport {transport} --keep` writes it")
     })?;
-    let table = Table::parse(&text).with_context(|| format!("cannot use {name}"))?;
+    let table = FitTable::parse(&text).with_context(|| format!("cannot use {name}"))?;
     let entry = table.find(&bowline::costs::site(), transport).with_context(|| {
         format!("{name} has no fit of {transport} on this machine; `bowline model fit --transport {transport} --keep`")
     })?;
@@ -284,7 +284,7 @@ fn kept(transport: &str) -> Result<Fitted> {
 }
 
 impl Plan {
-    /// A fresh machine, whose chance comes from a seed; and what tells whether a fit was asked for too much.
+    /// A fresh machine, whose chance comes from a seed; and a counter of what a fit was asked for in vain.
     pub(super) fn machine(&self, ranks: u32, seed: u64) -> (AnyMachine, Beyond) {
         let mut beyond = Beyond::default();
         let mut network: Box<dyn Network> = match &self.base {

@@ -7,7 +7,7 @@ use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::layers::{self, AmongNodes, Layered};
 use bowline_model::coll::nodes::Nodes;
 use bowline_model::coll::plan::{Place, Space, Span, Vectors};
-use bowline_model::coll::price::{AllreduceForm, Costs, OpClass, Priced, Prices, Way};
+use bowline_model::coll::price::{Algorithm, AllreduceForm, Costs, OpClass, Priced, Prices};
 use bowline_model::coll::record::{Step, Steps};
 use bowline_model::coll::wanted::WantedAllreduce;
 use bowline_model::coll::{
@@ -17,7 +17,7 @@ use bowline_model::coll::{
 use bowline_model::fennel::eliminate::{Elimination, eliminate};
 use bowline_model::fennel::generate::{Computes, allreduce_with};
 use bowline_model::fennel::program::Program;
-use bowline_model::fennel::source::{Published, Source, Stated, Stopped, Walk, write_down};
+use bowline_model::fennel::source::{Published, Stated, StepSource, Stopped, Walk, write_down};
 use bowline_model::schedule::Schedule;
 
 pub(super) use super::super::collective::Collective as Kind;
@@ -28,7 +28,7 @@ pub(super) enum Job {
     /// A graph of tasks.
     Graph(Program),
     /// The steps of ranks.
-    Steps(Box<dyn Source>),
+    Steps(Box<dyn StepSource>),
 }
 
 /// How many ranks take part.
@@ -86,15 +86,20 @@ pub(super) fn pick<F: Form>(all: Vec<Priced<F>>, wanted: &str) -> Result<F> {
 }
 
 /// The same where there are algorithms in layers, which may be asked for with either tree within nodes.
-pub(super) fn pick_way<F: Form>(all: Vec<Priced<Way<F>>>, wanted: &str) -> Result<Way<F>> {
-    let way = Way::of_name(wanted);
-    let is = |known: Way<F>| match (known, way) {
-        (Way::Layered(known), Some(Way::Layered(way))) => known.among == way.among,
-        (known, way) => way == Some(known),
+pub(super) fn pick_algorithm<F: Form>(
+    all: Vec<Priced<Algorithm<F>>>,
+    wanted: &str,
+) -> Result<Algorithm<F>> {
+    let algorithm = Algorithm::of_name(wanted);
+    let is = |known: Algorithm<F>| match (known, algorithm) {
+        (Algorithm::Layered(known), Some(Algorithm::Layered(algorithm))) => {
+            known.among == algorithm.among
+        }
+        (known, algorithm) => algorithm == Some(known),
     };
     let found = all.iter().find(|one| wanted == "auto" || is(one.form));
     found
-        .map(|one| way.unwrap_or(one.form))
+        .map(|one| algorithm.unwrap_or(one.form))
         .with_context(|| not_among(wanted, all.iter().map(|one| one.form.name())))
 }
 
@@ -120,7 +125,7 @@ const STEPS: usize = 1 << 27;
 /// Steps of all ranks that are stated again and again, at most: some hours.
 const STATED_STEPS: usize = 1 << 36;
 
-fn kept(source: impl Source + 'static) -> Result<Box<dyn Source>> {
+fn kept(source: impl StepSource + 'static) -> Result<Box<dyn StepSource>> {
     let ranks = source.ranks();
     let (mut waits, mut steps) = (0_usize, 0_usize);
     source.steps(ranks / 2, 0, &mut |step| {
@@ -148,7 +153,7 @@ fn kept(source: impl Source + 'static) -> Result<Box<dyn Source>> {
 /// Steps that were written down, and are owned.
 struct Written(Vec<Steps>);
 
-impl Source for Written {
+impl StepSource for Written {
     fn ranks(&self) -> u32 {
         self.0.as_slice().ranks()
     }
@@ -207,27 +212,27 @@ impl Collective {
         let nodes = nodes(prices);
         match kind {
             Kind::Barrier => {
-                let how = pick_way(prices.barriers(), wanted)?;
+                let how = pick_algorithm(prices.barriers(), wanted)?;
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Form(how) => barrier::run(plan, place, how),
-                    Way::Layered(how) => layers::barrier(plan, place, &nodes, how.among),
+                    Algorithm::Form(how) => barrier::run(plan, place, how),
+                    Algorithm::Layered(how) => layers::barrier(plan, place, &nodes, how.among),
                 });
                 Ok((job?, how.name()))
             }
             Kind::Bcast => {
-                let how = pick_way(prices.bcasts(size), wanted)?;
+                let how = pick_algorithm(prices.bcasts(size), wanted)?;
                 let data = Span::output(size);
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Form(how) => bcast::run(plan, place, how, root, data),
-                    Way::Layered(how) => layers::bcast(plan, place, &nodes, how, root, data),
+                    Algorithm::Form(how) => bcast::run(plan, place, how, root, data),
+                    Algorithm::Layered(how) => layers::bcast(plan, place, &nodes, how, root, data),
                 });
                 Ok((job?, how.name()))
             }
             Kind::Reduce => {
-                let how = pick_way(prices.reduces(size, commutative), wanted)?;
+                let how = pick_algorithm(prices.reduces(size, commutative), wanted)?;
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Form(how) => reduce::run(plan, place, how, root, vectors(size)),
-                    Way::Layered(how) => {
+                    Algorithm::Form(how) => reduce::run(plan, place, how, root, vectors(size)),
+                    Algorithm::Layered(how) => {
                         layers::reduce(plan, place, &nodes, how, root, vectors(size))
                     }
                 });
@@ -236,12 +241,12 @@ impl Collective {
             Kind::Allreduce => self.allreduce(prices, nodes),
             Kind::Gather => {
                 total(ranks, size)?;
-                let how = pick_way(prices.gathers(size), wanted)?;
+                let how = pick_algorithm(prices.gathers(size), wanted)?;
                 let output = Even { space: Space::Output, len: size };
                 let own = Span::input(size);
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Form(how) => gather::even(plan, place, how, root, own, output),
-                    Way::Layered(how) => {
+                    Algorithm::Form(how) => gather::even(plan, place, how, root, own, output),
+                    Algorithm::Layered(how) => {
                         layers::gather(plan, place, &nodes, how, root, own, output)
                     }
                 });
@@ -249,12 +254,12 @@ impl Collective {
             }
             Kind::Scatter => {
                 total(ranks, size)?;
-                let how = pick_way(prices.scatters(size), wanted)?;
+                let how = pick_algorithm(prices.scatters(size), wanted)?;
                 let input = Even { space: Space::Input, len: size };
                 let own = Span::output(size);
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Form(how) => scatter::even(plan, place, how, root, input, own),
-                    Way::Layered(how) => {
+                    Algorithm::Form(how) => scatter::even(plan, place, how, root, input, own),
+                    Algorithm::Layered(how) => {
                         layers::scatter(plan, place, &nodes, how, root, input, own)
                     }
                 });
@@ -262,11 +267,11 @@ impl Collective {
             }
             Kind::Scan | Kind::Exscan => {
                 let exclusive = kind == Kind::Exscan;
-                let how = pick_way(prices.scans(size, exclusive, OpClass::Vector), wanted)?;
+                let how = pick_algorithm(prices.scans(size, exclusive, OpClass::Vector), wanted)?;
                 let (input, output) = (Span::input(size), Span::output(size));
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Form(how) => scan::run(plan, place, how, exclusive, input, output),
-                    Way::Layered(how) => {
+                    Algorithm::Form(how) => scan::run(plan, place, how, exclusive, input, output),
+                    Algorithm::Layered(how) => {
                         layers::scan(plan, place, &nodes, how, exclusive, (input, output))
                     }
                 });
@@ -277,27 +282,29 @@ impl Collective {
             }
             Kind::Allgather => {
                 total(ranks, size)?;
-                let how = pick_way(prices.allgathers(size), wanted)?;
+                let how = pick_algorithm(prices.allgathers(size), wanted)?;
                 let (own, output) = (Span::input(size), Even { space: Space::Output, len: size });
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Form(how) => allgather::even(plan, place, how, own, output),
-                    Way::Layered(how) => layers::allgather(plan, place, &nodes, how, own, output),
+                    Algorithm::Form(how) => allgather::even(plan, place, how, own, output),
+                    Algorithm::Layered(how) => {
+                        layers::allgather(plan, place, &nodes, how, own, output)
+                    }
                 });
                 Ok((job?, how.name()))
             }
             Kind::Alltoall => {
                 total(ranks, size)?;
-                let how = pick_way(prices.alltoalls(size), wanted)?;
+                let how = pick_algorithm(prices.alltoalls(size), wanted)?;
                 let even = |space| Even { space, len: size };
                 let (input, output) = (even(Space::Input), even(Space::Output));
-                if let Way::Layered(Layered { among: Alltoall::Bruck, .. }) = how {
+                if let Algorithm::Layered(Layered { among: Alltoall::Bruck, .. }) = how {
                     bail!("--algorithm {wanted}: nodes exchange blocks with partners only");
                 }
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Layered(Layered { among: Alltoall::Staged(partners), .. }) => {
+                    Algorithm::Layered(Layered { among: Alltoall::Staged(partners), .. }) => {
                         layers::alltoall(plan, place, &nodes, partners, input, output)
                     }
-                    Way::Form(how) | Way::Layered(Layered { among: how, .. }) => {
+                    Algorithm::Form(how) | Algorithm::Layered(Layered { among: how, .. }) => {
                         alltoall::even(plan, place, how, input, output)
                     }
                 });
@@ -305,11 +312,11 @@ impl Collective {
             }
             Kind::ReduceScatter => {
                 let all = total(ranks, size)?;
-                let how = pick_way(prices.reduce_scatters(all, commutative), wanted)?;
+                let how = pick_algorithm(prices.reduce_scatters(all, commutative), wanted)?;
                 let (blocks, own) = (Cut(size), Span::output(size));
                 let job = stated(ranks, move |plan, place| match how {
-                    Way::Form(how) => reduce_scatter::run(plan, place, how, &blocks, own),
-                    Way::Layered(how) => {
+                    Algorithm::Form(how) => reduce_scatter::run(plan, place, how, &blocks, own),
+                    Algorithm::Layered(how) => {
                         layers::reduce_scatter(plan, place, &nodes, how, &blocks, own)
                     }
                 });
@@ -339,7 +346,7 @@ impl Collective {
 
     fn allreduce(&self, prices: &Prices, nodes: Nodes) -> Result<(Job, String)> {
         let Self { of: Ranks { ranks }, size, .. } = *self;
-        let way = match self.algorithm.parse().context("--algorithm")? {
+        let algorithm = match self.algorithm.parse().context("--algorithm")? {
             WantedAllreduce::Auto => {
                 let all = prices.allreduces(size, !self.ordered);
                 all.into_iter()
@@ -355,24 +362,24 @@ impl Collective {
                     )
                 })?;
                 let among = self.form(*among, layers.nodes, &prices.costs.far)?;
-                Way::Layered(Layered { within, among })
+                Algorithm::Layered(Layered { within, among })
             }
-            wanted => Way::Form(self.form(wanted, ranks, prices.anywhere())?),
+            wanted => Algorithm::Form(self.form(wanted, ranks, prices.anywhere())?),
         };
-        let name = way.name_by(AllreduceForm::name);
-        let (Way::Form(form) | Way::Layered(Layered { among: form, .. })) = &way;
+        let name = algorithm.name_by(AllreduceForm::name);
+        let (Algorithm::Form(form) | Algorithm::Layered(Layered { among: form, .. })) = &algorithm;
         if let AllreduceForm::Multiplying(schedule) = form {
             ensure!(
                 !self.ordered || schedule.keeps_order(),
                 "{schedule} does not keep the order of ranks, as --ordered wants it"
             );
         }
-        let job = match way {
-            Way::Form(AllreduceForm::Form(how)) => {
+        let job = match algorithm {
+            Algorithm::Form(AllreduceForm::Form(how)) => {
                 stated(ranks, move |plan, place| allreduce::run(plan, place, how, vectors(size)))
             }
-            Way::Form(AllreduceForm::Multiplying(schedule)) => by_steps(schedule, size),
-            Way::Layered(Layered { within, among }) => stated(ranks, move |plan, place| {
+            Algorithm::Form(AllreduceForm::Multiplying(schedule)) => by_steps(schedule, size),
+            Algorithm::Layered(Layered { within, among }) => stated(ranks, move |plan, place| {
                 let stages;
                 let among = match &among {
                     AllreduceForm::Form(form) => AmongNodes::Form(*form),

@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use bowline_model::coll::blocks::Packed;
 use bowline_model::coll::plan::{Space, Span};
-use bowline_model::coll::price::{Costs, Crew, JobCosts, Prices, Way};
+use bowline_model::coll::price::{Algorithm, Costs, Crew, JobCosts, Prices};
 use bowline_model::coll::reduce_scatter;
 use bowline_model::fennel::job::{
-    Collective as Call, Counts, Job as Recorded, JobError, Lengths, RankRecord, Row,
+    Collective as Call, Counts, Job as Recorded, JobRecordError, Lengths, RankRecord, Row,
 };
-use bowline_model::fennel::source::Source;
+use bowline_model::fennel::source::StepSource;
 use serde::Serialize;
 
-use super::programs::{Collective, Job, Kind, Ranks, pick_way, stated};
+use super::programs::{Collective, Job, Kind, Ranks, pick_algorithm, stated};
 use super::uneven;
 
 /// What was recorded, to stand beside what is simulated.
@@ -46,7 +46,8 @@ pub(super) fn read(files: &[PathBuf]) -> Result<(Recorded, Record)> {
     let one = |path: &PathBuf| {
         let name = || path.display().to_string();
         let text = std::fs::read(path).with_context(|| format!("cannot read {}", name()))?;
-        let text = String::from_utf8(text).map_err(|_| JobError::Foreign).with_context(name)?;
+        let text =
+            String::from_utf8(text).map_err(|_| JobRecordError::Foreign).with_context(name)?;
         RankRecord::parse(&text).with_context(name)
     };
     let mut job = Recorded::new(files.iter().map(one).collect::<Result<_>>()?)?;
@@ -99,7 +100,7 @@ pub(super) fn job(
 const STEPS: usize = 1 << 25;
 
 /// About how many steps all ranks of a collective have, counted as far as they can be kept.
-fn steps_of_all(source: &dyn Source) -> usize {
+fn steps_of_all(source: &dyn StepSource) -> usize {
     let (ranks, mut steps) = (source.ranks(), 0_usize);
     source.steps(ranks / 2, 0, &mut |_| {
         steps += 1;
@@ -114,7 +115,7 @@ fn source(
     costs: &Costs,
     as_recorded: bool,
     otherwise: &mut BTreeMap<String, u64>,
-) -> Result<Box<dyn Source>, String> {
+) -> Result<Box<dyn StepSource>, String> {
     if as_recorded {
         let how = call.how.as_deref();
         // A record does not say whether the order of operands counted.
@@ -209,7 +210,7 @@ impl uneven::Lengths for Places {
 }
 
 /// The steps of a call by the algorithm that is wanted, for an operation that may be one that keeps the order of ranks.
-fn steps(call: &Call, costs: &Costs, wanted: (&str, bool)) -> Result<Box<dyn Source>> {
+fn steps(call: &Call, costs: &Costs, wanted: (&str, bool)) -> Result<Box<dyn StepSource>> {
     // On all ranks: where they are is not asked for.
     let costs = JobCosts { near: *costs, far: *costs };
     let prices = Prices { crew: Crew { ranks: call.ranks, share: 1.0 }, costs, layers: None };
@@ -241,7 +242,7 @@ fn steps(call: &Call, costs: &Costs, wanted: (&str, bool)) -> Result<Box<dyn Sou
 fn scattered(lengths: &[usize], (how, ordered): (&str, bool), prices: &Prices) -> Result<Job> {
     let offsets = offsets(lengths.iter().copied());
     let total = offsets.last().copied().unwrap_or(0);
-    let Way::Form(how) = pick_way(prices.reduce_scatters(total, !ordered), how)? else {
+    let Algorithm::Form(how) = pick_algorithm(prices.reduce_scatters(total, !ordered), how)? else {
         bail!("nodes are not recorded");
     };
     stated(prices.crew.ranks, move |plan, place| {

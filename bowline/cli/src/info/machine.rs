@@ -1,6 +1,6 @@
 //! Facts of this machine and this process that decide what Bowline can do.
 //!
-//! Each is read from where the kernel tells it; one that cannot be learnt is told as unknown, and
+//! Each is read from where the kernel has it; one that cannot be learnt is shown as unknown, and
 //! nothing is assumed in its place.
 
 use std::fs;

@@ -6,25 +6,25 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use bowline::model_file::{costs_file, text};
-use bowline_model::fit::table::{Entry, Table};
+use bowline_model::fit::table::{Entry, FitTable};
 use rustix::fs::{FlockOperation, flock};
 
 /// What is kept; nothing where there is no file.
 ///
 /// # Errors
 /// When the file cannot be read or is something else.
-pub(super) fn read(path: &Path) -> Result<Table> {
+pub(super) fn read(path: &Path) -> Result<FitTable> {
     let name = path.display();
     let text = match fs::read(path) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Table::default()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FitTable::default()),
         Err(error) => {
             return Err(error).with_context(|| {
                 format!("cannot read {name}; name another file with BOWLINE_MODEL")
             });
         }
     };
-    Table::parse(&text).with_context(|| {
+    FitTable::parse(&text).with_context(|| {
         format!("{name} is left as it is; remove it, or name another file with BOWLINE_MODEL")
     })
 }
@@ -61,7 +61,7 @@ pub(super) fn forget(path: &Path, site: &str) -> Result<()> {
     })
 }
 
-fn change(path: &Path, change: impl FnOnce(&mut Table)) -> Result<()> {
+fn change(path: &Path, change: impl FnOnce(&mut FitTable)) -> Result<()> {
     let _lock = lock(path)?;
     let mut table = read(path)?;
     change(&mut table);
@@ -75,7 +75,7 @@ fn change(path: &Path, change: impl FnOnce(&mut Table)) -> Result<()> {
 }
 
 /// What jobs read of it.
-fn costs(table: &Table) -> String {
+fn costs(table: &FitTable) -> String {
     let fitted = table
         .entries()
         .iter()

@@ -65,7 +65,7 @@ pub(super) struct Measured {
     pub(super) clock_ns: f64,
 }
 
-/// A rank with its worker, and its ways to others.
+/// A rank with its worker, and its endpoints of others.
 pub(super) struct Side {
     pub(super) worker: Worker,
     rank: u32,
@@ -93,14 +93,14 @@ impl Side {
     }
 
     /// Where its window begins, and the key of it.
-    pub(super) fn told(&self) -> Result<Vec<u8>> {
+    pub(super) fn published(&self) -> Result<Vec<u8>> {
         let start = self.worker.mem_view(self.window, |view| view.as_ptr().addr() as u64)?;
-        let mut told = start.to_le_bytes().to_vec();
-        told.extend(self.worker.rkey_pack(self.window)?);
-        Ok(told)
+        let mut published = start.to_le_bytes().to_vec();
+        published.extend(self.worker.rkey_pack(self.window)?);
+        Ok(published)
     }
 
-    /// Makes the ways of the root to all others, or of another one to the root.
+    /// Makes the endpoints of the root to all others, or of another one to the root.
     pub(super) fn connect(&mut self, addresses: &[Vec<u8>]) -> Result<()> {
         for (rank, address) in (0..).zip(addresses) {
             let wanted = rank != self.rank && (rank == 0 || self.rank == 0);
@@ -115,7 +115,7 @@ impl Side {
             .get(rank as usize)
             .copied()
             .flatten()
-            .with_context(|| format!("no way to rank {rank}"))
+            .with_context(|| format!("no endpoint of rank {rank}"))
     }
 
     /// Starts to send bytes that stay as they are.
@@ -225,17 +225,18 @@ pub(super) struct Root<'a> {
 }
 
 impl<'a> Root<'a> {
-    /// Opens the windows that the others have told, by rank, the root's own among them.
+    /// Opens the windows of the others, by rank, the root's own among them.
     pub(super) fn open(
         side: &'a Side,
-        told: &[Vec<u8>],
+        published: &[Vec<u8>],
         plan: &Plan,
         clock: &'a dyn Fn() -> f64,
     ) -> Result<Self> {
         let mut targets = Vec::new();
-        for (rank, told) in (0..).zip(told).skip(1) {
-            let (start, key) =
-                told.split_first_chunk().with_context(|| format!("rank {rank} told no key"))?;
+        for (rank, published) in (0..).zip(published).skip(1) {
+            let (start, key) = published
+                .split_first_chunk()
+                .with_context(|| format!("rank {rank} sent no key"))?;
             targets
                 .push((side.worker.rkey_unpack(side.ep(rank)?, key)?, u64::from_le_bytes(*start)));
         }
@@ -290,7 +291,7 @@ impl<'a> Root<'a> {
         Ok(all)
     }
 
-    /// Messages to and fro between the root and rank 1. `exchange` sends one, and waits for the answer into the room.
+    /// Messages to and fro between the root and rank 1. `exchange` sends one, and waits for the answer into the buffer.
     pub(super) fn ping_pongs(
         &self,
         plan: &Plan,
@@ -358,13 +359,13 @@ pub(super) fn rank(mut site: Site, plan: &Plan) -> Result<Option<Measured>> {
     let mut side = Side::new(site.worker()?, site.rank(), plan)?;
     let addresses = site.swap(&side.worker.address())?;
     side.connect(&addresses)?;
-    let told = site.swap(&side.told()?)?;
+    let published = site.swap(&side.published()?)?;
     let bytes = payload(plan.longest());
     let mut measured = None;
     if site.rank() == 0 {
         let begin = Instant::now();
         let clock = || begin.elapsed().as_nanos() as f64;
-        let root = Root::open(&side, &told, plan, &clock)?;
+        let root = Root::open(&side, &published, plan, &clock)?;
         let mut samples = Samples::default();
         let clock_ns = root.clock_ns();
         for &size in &plan.sizes {

@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use bowline::mpi::raw::{Kernel, Predefined};
-use bowline::mpi::types::{Basic, Class};
+use bowline::mpi::types::{Basic, TypeClass};
 use bowline::mpi::{Located, MinLoc, Operation, Sum, ordered};
 use bowline_model::fit::operations::Timed;
 
@@ -58,7 +58,7 @@ fn scalar() -> Option<Case> {
         let basic = Basic { class, size, external: size };
         Some((Predefined::Sum.kernel_of(basic)?, size.into()))
     };
-    let (kernel, size) = of(Class::LongDouble, 16).or_else(|| of(Class::Float, 2))?;
+    let (kernel, size) = of(TypeClass::LongDouble, 16).or_else(|| of(TypeClass::Float, 2))?;
     // Aligned for any of them.
     let (left, mut right) = vectors(0_u128, 0);
     let run = move |bytes: usize| {

@@ -164,10 +164,10 @@ where
         fit.points.iter().map(|&(b, time)| Circle::new((f64::from(b), time), 4, SEEN.filled()));
     chart.draw_series(points)?.label("shortest; middle half").legend(mark(SEEN));
     let ends = [0.0, last + 0.5].map(|b| (b, fit.line.at(b)));
-    let told = format!("{:.1} + {:.1} b", fit.line.intercept, fit.line.slope);
+    let shown = format!("{:.1} + {:.1} b", fit.line.intercept, fit.line.slope);
     chart
         .draw_series(LineSeries::new(ends, OURS.stroke_width(2)))?
-        .label(told)
+        .label(shown)
         .legend(stroke(OURS));
     legend!(chart, SeriesLabelPosition::UpperLeft);
     Ok(())

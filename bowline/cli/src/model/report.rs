@@ -1,4 +1,4 @@
-//! What a fit is told by: one structure, shown as JSON and as a table.
+//! What is shown of a fit: one structure, shown as JSON and as a table.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use bowline_model::coll::price::Costs;
 use bowline_model::fit::line::Line;
 use bowline_model::fit::operations::per_byte;
-use bowline_model::fit::others::{Dip, Hockney, LogGp, LogfP, Quality, dip, quality};
+use bowline_model::fit::others::{Dip, FittedHockney, FittedLogGp, LogfP, Quality, dip, quality};
 use bowline_model::fit::sizes::BySize;
 use bowline_model::fit::{FitError, Samples, SizeFit, Statistic, fit};
 use serde_json::{Value, json};
@@ -161,13 +161,13 @@ impl Fitted {
                 |()| Vec::new(),
                 |(), n, b| own(n, b),
             ));
-            let hockney = Hockney::of_multicasts(&good);
+            let hockney = FittedHockney::of_multicasts(&good);
             models.push(Model::hockney("Hockney", hockney, &good));
-            let one_way = Hockney::of_ping_pongs(samples, statistic);
+            let one_way = FittedHockney::of_ping_pongs(samples, statistic);
             models.push(Model::hockney("Hockney of ping-pongs", one_way, &good));
-            let loggp = LogGp::of_multicasts(samples, &good, statistic);
+            let loggp = FittedLogGp::of_multicasts(samples, &good, statistic);
             models.push(Model::loggp("LogGP", loggp, &good));
-            let one_way = LogGp::of_ping_pongs(samples, &good, statistic);
+            let one_way = FittedLogGp::of_ping_pongs(samples, &good, statistic);
             models.push(Model::loggp("LogGP of ping-pongs", one_way, &good));
         }
         let least = &sizes[0];
@@ -319,14 +319,19 @@ impl Model {
         Self { name, fitted: fitted.map(all) }
     }
 
-    fn hockney(name: &'static str, fitted: Result<Hockney, FitError>, good: &[SizeFit]) -> Self {
-        let parameters = |m: Hockney| vec![("alpha", m.latency), ("beta", m.per_byte)];
+    fn hockney(
+        name: &'static str,
+        fitted: Result<FittedHockney, FitError>,
+        good: &[SizeFit],
+    ) -> Self {
+        let parameters = |m: FittedHockney| vec![("alpha", m.latency), ("beta", m.per_byte)];
         Self::new(name, fitted, good, parameters, |m, n, b| m.multicast(n, b))
     }
 
-    fn loggp(name: &'static str, fitted: Result<LogGp, FitError>, good: &[SizeFit]) -> Self {
-        let parameters =
-            |m: LogGp| vec![("L", m.latency), ("o", m.overhead), ("g", m.gap), ("G", m.per_byte)];
+    fn loggp(name: &'static str, fitted: Result<FittedLogGp, FitError>, good: &[SizeFit]) -> Self {
+        let parameters = |m: FittedLogGp| {
+            vec![("L", m.latency), ("o", m.overhead), ("g", m.gap), ("G", m.per_byte)]
+        };
         Self::new(name, fitted, good, parameters, |m, n, b| m.multicast(n, b))
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use bowline_model::cost::factor_cap;
-use bowline_model::fit::table::{Entry, Table};
+use bowline_model::fit::table::{Entry, FitTable};
 use serde_json::json;
 
 use super::super::output;
@@ -14,7 +14,7 @@ use super::super::output;
 ///
 /// # Errors
 /// When the standard output takes no more.
-pub(super) fn print(table: &Table, path: &Path, as_json: bool) -> Result<()> {
+pub(super) fn print(table: &FitTable, path: &Path, as_json: bool) -> Result<()> {
     let site = bowline::costs::site();
     let here: Vec<&Entry> = table.entries().iter().filter(|entry| entry.site == site).collect();
     let published = Entry::published(&site, "any");

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, ensure};
-use bowline::simulate::{self, NetworkOptions, OfSize};
+use bowline::simulate::{self, NetworkOptions, TimesOfSize};
 use bowline::ucp::{RequestId, Sent};
 use bowline_base::config::Config;
 use bowline_model::fit::{PUBLISHED, Samples};
@@ -51,7 +51,7 @@ impl Network {
             Self::Archer => {
                 let [(_, first, required), ..] = PUBLISHED;
                 let acknowledgement = first as u64 / 2;
-                let row = |(bytes, pipelining, required): (u64, f64, f64)| OfSize {
+                let row = |(bytes, pipelining, required): (u64, f64, f64)| TimesOfSize {
                     bytes,
                     latency_ns: pipelining as u64 - acknowledgement,
                     gap_ns: required as u64,
@@ -115,9 +115,9 @@ pub(super) fn measure(plan: &Plan, network: Network, config: &Config) -> Result<
         Ok(side)
     });
     let sides: Vec<Side> = sides.collect::<Result<_>>()?;
-    let told: Vec<Vec<u8>> = sides.iter().map(Side::told).collect::<Result<_>>()?;
+    let published: Vec<Vec<u8>> = sides.iter().map(Side::published).collect::<Result<_>>()?;
     let clock = || network.now() as f64;
-    let root = Root::open(&sides[0], &told, plan, &clock)?;
+    let root = Root::open(&sides[0], &published, plan, &clock)?;
     let bytes = payload(plan.sizes.iter().copied().max().unwrap_or(0));
     let mut samples = Samples::default();
     let clock_ns = root.clock_ns();

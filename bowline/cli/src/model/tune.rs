@@ -174,7 +174,7 @@ impl Tune {
     /// Searches.
     ///
     /// # Errors
-    /// Sizes that a table cannot tell apart, jobs that fail, a table that cannot be written.
+    /// Sizes that a table cannot distinguish, jobs that fail, a table that cannot be written.
     pub(super) fn run(&self, as_rank: bool) -> Result<ExitCode> {
         let config = self.settle()?;
         let calls = self.calls()?;

@@ -47,7 +47,7 @@ pub(super) struct Job {
     pub(super) timeout: Option<Duration>,
     pub(super) agent_command: Option<String>,
     pub(super) agent_program: Option<OsString>,
-    /// What the user is told about options that are not followed.
+    /// What is reported about options that are not followed.
     pub(super) words: Vec<String>,
 }
 

@@ -34,7 +34,7 @@ pub(super) enum Meaning {
     Help,
     /// Nothing has to be done for it.
     AsEver,
-    /// It is taken and not followed; the user is told why.
+    /// It is taken and not followed; why is reported.
     Ignored(&'static str),
     /// The job would be another one without it; it is refused with these words.
     Refused(&'static str),
@@ -148,8 +148,8 @@ pub(super) const OPTIONS: &[Known] = &[
     known(&["configfile", "app"], 1, Meaning::ConfigFile, "FILE  programs, one a line"),
     known(&["version", "V", "info"], 0, Meaning::Version, "print the version"),
     known(&["help", "h"], 0, Meaning::Help, "print this"),
-    known(&["v", "verbose", "vv", "d"], 0, Meaning::Ignored("BOWLINE_LOG=debug tells more"), ""),
-    known(&["q", "quiet"], 0, Meaning::Ignored("only failures are told"), ""),
+    known(&["v", "verbose", "vv", "d"], 0, Meaning::Ignored("BOWLINE_LOG=debug shows more"), ""),
+    known(&["q", "quiet"], 0, Meaning::Ignored("only failures are reported"), ""),
     known(
         &[
             "report-bindings",

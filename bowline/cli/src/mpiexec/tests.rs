@@ -75,7 +75,7 @@ fn open_mpi_lines() {
     assert_eq!(pairs(&job.env), ["A=1"]);
     assert_eq!(job.timeout.map(|limit| limit.as_secs()), Some(5));
     assert_eq!(job.programs[0].words, ["a", "--flag"]);
-    // What is not followed is told, each with its name.
+    // What is not followed is reported, each with its name.
     assert_eq!(job.words.len(), 2, "{:?}", job.words);
     assert!(job.words[0].starts_with("--map-by") && job.words[1].starts_with("--mca"));
 }

@@ -1,7 +1,7 @@
 //! Active messages on the protocol engine: the handler notes what came, the waiting side asks for
 //! it. What comes in one piece is looked at where it is: both ends of each timed message, as much
-//! as tells that it is the right one, and every byte of those that are compared with a pattern. Data
-//! that lies with its sender is received into rooms; a message that finds none is kept until one is free.
+//! as shows that it is the right one, and every byte of those that are compared with a pattern. Data
+//! that lies with its sender is received into slots; a message that finds none is kept until one is free.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -107,60 +107,60 @@ impl Notes {
 }
 
 /// Where messages are received to that do not come with their data.
-struct Rooms {
+struct Slots {
     notes: Arc<Notes>,
     /// Address of the first; a lent buffer, which outlives the worker and all that it calls.
     start: usize,
     size: usize,
     free: Vec<usize>,
-    /// Messages that found no room, with the numbers that they must carry.
+    /// Messages that found no slot, with the numbers that they must carry.
     waiting: VecDeque<(AmKept, u64)>,
 }
 
-type Shared = Arc<Mutex<Rooms>>;
+type Shared = Arc<Mutex<Slots>>;
 
-fn lock(rooms: &Shared) -> MutexGuard<'_, Rooms> {
-    rooms.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(slots: &Shared) -> MutexGuard<'_, Slots> {
+    slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Receives `message`, or keeps it until there is room.
-fn receive(rooms: &Shared, worker: &Worker, message: AmKept, due: u64) {
-    let room = {
-        let mut all = lock(rooms);
+/// Receives `message`, or keeps it until a slot is free.
+fn receive(slots: &Shared, worker: &Worker, message: AmKept, due: u64) {
+    let slot = {
+        let mut all = lock(slots);
         match all.free.pop() {
-            Some(room) => room,
+            Some(slot) => slot,
             None => return all.waiting.push_back((message, due)),
         }
     };
-    if let Err(error) = receive_into(rooms, worker, message, due, room) {
+    if let Err(error) = receive_into(slots, worker, message, due, slot) {
         tracing::warn!(%error, "a message cannot be received");
-        lock(rooms).notes.lost.fetch_add(1, Ordering::Relaxed);
+        lock(slots).notes.lost.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 fn receive_into(
-    rooms: &Shared,
+    slots: &Shared,
     worker: &Worker,
     message: AmKept,
     due: u64,
-    room: usize,
+    slot: usize,
 ) -> Result<(), OpError> {
     let (start, size) = {
-        let all = lock(rooms);
-        (all.start + room * all.size, all.size)
+        let all = lock(slots);
+        (all.start + slot * all.size, all.size)
     };
-    // SAFETY: the room lies in a lent buffer, which outlives the worker's operations; it is not
+    // SAFETY: the slot is in a lent buffer, which outlives the worker's operations; it is not
     // free, so that nothing else uses it, until the operation has completed.
     let buffer = unsafe { RecvBuf::borrowed(start as *mut u8, size) };
     let id = worker.am_recv(message, buffer)?;
-    let rooms = Arc::clone(rooms);
+    let slots = Arc::clone(slots);
     let done = move |worker: &Worker, completion: bowline::ucp::Completion| {
         let next = {
-            let mut all = lock(&rooms);
+            let mut all = lock(&slots);
             match completion.status.outcome {
                 Ok(()) => {
                     let length = completion.status.length as usize;
-                    // SAFETY: the operation is complete and the room not yet free, so that these
+                    // SAFETY: the operation is complete and the slot not yet free, so that these
                     // bytes are nobody else's.
                     let data = unsafe { std::slice::from_raw_parts(start as *const u8, length) };
                     all.notes.message(data, due);
@@ -169,11 +169,11 @@ fn receive_into(
                     all.notes.lost.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            all.free.push(room);
+            all.free.push(slot);
             all.waiting.pop_front()
         };
         if let Some((next, due)) = next {
-            receive(&rooms, worker, next, due);
+            receive(&slots, worker, next, due);
         }
     };
     worker.on_complete(id, Box::new(done))
@@ -185,7 +185,7 @@ fn receive_into(
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
     out: Lent<'a>,
-    /// The rooms' memory.
+    /// The slots' memory.
     _into: Lent<'a>,
     notes: Arc<Notes>,
     /// Messages and answers waited for so far.
@@ -200,12 +200,12 @@ impl<'a> Side<'a> {
         let notes = Arc::new(Notes::default());
         notes.window.store(plan.window as u64, Ordering::Relaxed);
         let [messages, in_place, answers, ended] = [(); 4].map(|()| Arc::clone(&notes));
-        let mut into = pair.buffer(plan.size * plan.rooms());
-        let rooms = Arc::new(Mutex::new(Rooms {
+        let mut into = pair.buffer(plan.size * plan.slots());
+        let slots = Arc::new(Mutex::new(Slots {
             notes: Arc::clone(&notes),
-            start: into.room(0, 0).addr(),
+            start: into.slot(0, 0).addr(),
             size: plan.size,
-            free: (0..plan.rooms()).rev().collect(),
+            free: (0..plan.slots()).rev().collect(),
             waiting: VecDeque::new(),
         }));
         pair.worker.am_handler(
@@ -214,7 +214,7 @@ impl<'a> Side<'a> {
                 let due = messages.arrived();
                 match message.data() {
                     Some(data) => messages.message(data, due),
-                    None => receive(&rooms, worker, message.keep(), due),
+                    None => receive(&slots, worker, message.keep(), due),
                 }
             }),
         );

@@ -81,7 +81,7 @@ pub(crate) fn measure(args: &Args, config: &Config) -> Result<Vec<Figure>> {
         let mut options = start::again(plan.ranks, config)?;
         options.args.extend(["--notes".into(), notes.path().into()]);
         options.on_failure = OnFailure::Continue;
-        options.tell = false;
+        options.prints_failure = false;
         options.timeout = Some(PREPARATION + LIMIT);
         for _ in 0..plan.warmup {
             sample(&plan, &options, &notes)?;
@@ -203,10 +203,10 @@ fn all_ready(world: &World) -> Result<Vec<u32>> {
 /// Waits until the system has put all of these processes to sleep.
 fn until_asleep(processes: &[u32]) -> Result<()> {
     /// Looks that must agree, as a process also sleeps for a moment on its way.
-    const LOOKS: u32 = 5;
+    const POLLS: u32 = 5;
     let start = Instant::now();
     let mut agreed = 0;
-    while agreed < LOOKS {
+    while agreed < POLLS {
         std::thread::sleep(Duration::from_millis(5));
         agreed = if all_asleep(processes)? { agreed + 1 } else { 0 };
         ensure!(
@@ -239,7 +239,7 @@ fn die(world: &World, notes: &Notes) -> Result<()> {
 
 fn survivor(test: Test, world: &World, notes: &Notes) -> Result<()> {
     let victim = world.size() - 1;
-    let mut room = Buffer::new(if test == Test::DeathBulk { BULK } else { 1 });
+    let mut into = Buffer::new(if test == Test::DeathBulk { BULK } else { 1 });
     world.send(&[std::process::id()], victim, READY)?;
     if test == Test::DeathBulk {
         world.recv::<u8>(&mut [], victim, GO)?;
@@ -247,8 +247,8 @@ fn survivor(test: Test, world: &World, notes: &Notes) -> Result<()> {
     let outcome = match test {
         Test::DeathBarrier => world.barrier(),
         Test::DeathAllreduce => world.allreduce(&[1i64], &mut [0i64], Sum),
-        Test::DeathBulk => world.recv(room.bytes_mut(), victim, LONG).map(drop),
-        _ => world.recv(room.bytes_mut(), victim, NEVER_SENT).map(drop),
+        Test::DeathBulk => world.recv(into.bytes_mut(), victim, LONG).map(drop),
+        _ => world.recv(into.bytes_mut(), victim, NEVER_SENT).map(drop),
     };
     let at = now();
     match outcome {
@@ -262,7 +262,7 @@ fn survivor(test: Test, world: &World, notes: &Notes) -> Result<()> {
         }
         Ok(()) => bail!("{} returned, as if nobody had died", name_of(&test)),
     }
-    let ends = || room.bytes().iter().skip(STRIDE - 1).step_by(STRIDE);
+    let ends = || into.bytes().iter().skip(STRIDE - 1).step_by(STRIDE);
     let arrived = ends().filter(|&&byte| byte == FILLING).count();
     let came = if arrived == 0 { Came::Nothing } else { Came::Part };
     Ok(notes.write(world.rank() as u32, Note { at, came })?)

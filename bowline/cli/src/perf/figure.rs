@@ -55,7 +55,7 @@ pub(crate) enum Beside {
 impl Figure {
     pub(crate) fn new(plan: &Plan, samples: &Samples) -> Self {
         let summary = samples.summary();
-        // Times below the clock's resolution are told as that, never as an infinite rate.
+        // Times below the clock's resolution are shown as that, never as an infinite rate.
         let median = summary.median.max(0.1);
         Self {
             test: plan.test_name(),

@@ -22,10 +22,10 @@ pub(crate) fn measure(world: &World, plan: &Plan) -> Result<Figure> {
         world,
         peer: (world.rank() + 1) % world.size(),
         out: Buffer::new(plan.size),
-        into: Buffer::new(plan.size * plan.rooms()),
+        into: Buffer::new(plan.size * plan.slots()),
         size: plan.size,
         window: plan.window,
-        rooms: plan.rooms(),
+        slots: plan.slots(),
     };
     world.barrier()?;
     let samples = match plan.kind() {
@@ -43,7 +43,7 @@ struct Side<'a> {
     into: Buffer,
     size: usize,
     window: usize,
-    rooms: usize,
+    slots: usize,
 }
 
 impl PingPong for Side<'_> {
@@ -98,7 +98,7 @@ impl Stream for Side<'_> {
     fn receive_window(&mut self, carried: Carried) -> Result<()> {
         let (world, peer, size) = (self.world.communicator(), self.peer, self.size);
         let mut left = self.window;
-        if self.rooms == 1 {
+        if self.slots == 1 {
             for _ in 0..left {
                 world.recv(self.into.bytes_mut(), peer, DATA)?;
                 carried.check(self.into.bytes())?;
@@ -106,12 +106,12 @@ impl Stream for Side<'_> {
             return Ok(());
         }
         while left > 0 {
-            let (mut rest, count) = (self.into.bytes_mut(), self.rooms.min(left));
+            let (mut rest, count) = (self.into.bytes_mut(), self.slots.min(left));
             world.scope(|scope| {
                 for _ in 0..count {
-                    let (room, behind) = rest.split_at_mut(size);
+                    let (slot, behind) = rest.split_at_mut(size);
                     rest = behind;
-                    drop(scope.irecv(world, room, peer, DATA)?);
+                    drop(scope.irecv(world, slot, peer, DATA)?);
                 }
                 Ok(())
             })?;

@@ -21,7 +21,7 @@ use super::payload;
 use super::plan::Plan;
 use super::stats::Samples;
 
-/// Where the word is that tells of a put, and where data begins.
+/// Where the word is that announces a put, and where data begins.
 const WORD: usize = 0;
 const DATA: usize = 4096;
 
@@ -41,11 +41,11 @@ impl<'a> Windows<'a> {
     fn open(pair: &'a Pair, len: usize) -> Result<Self> {
         let own = pair.worker.mem_alloc(DATA + len)?;
         let base = pair.worker.mem_view(own, |view| view.as_ptr().addr() as u64)?;
-        let mut told = base.to_le_bytes().to_vec();
-        told.extend(pair.worker.rkey_pack(own)?);
-        let told = pair.tell(&told)?;
+        let mut mine = base.to_le_bytes().to_vec();
+        mine.extend(pair.worker.rkey_pack(own)?);
+        let theirs = pair.exchange(&mine)?;
         let (base, packed) =
-            told.split_first_chunk().ok_or_else(|| anyhow!("the peer told no key"))?;
+            theirs.split_first_chunk().ok_or_else(|| anyhow!("the peer sent no key"))?;
         let key = pair.worker.rkey_unpack(pair.ep, packed)?;
         Ok(Self { pair, own, key, base: u64::from_le_bytes(*base) })
     }
@@ -88,10 +88,10 @@ impl<'a> Windows<'a> {
     /// Nobody may look at this place, nor start another get to it, before the get is complete.
     #[inline]
     unsafe fn get(&self, into: &mut Lent<'_>, place: usize, len: usize) -> Result<Sent> {
-        let room = into.room(place * len, len);
-        // SAFETY: `room` has `len` bytes; a lent buffer outlives the worker's operations, and the
+        let slot = into.slot(place * len, len);
+        // SAFETY: `slot` has `len` bytes; a lent buffer outlives the worker's operations, and the
         // caller promises that the place is left to the get. Different places do not overlap.
-        let buffer = unsafe { RecvBuf::borrowed(room, len) };
+        let buffer = unsafe { RecvBuf::borrowed(slot, len) };
         Ok(self.pair.worker.get(self.key, self.base + DATA as u64, buffer)?)
     }
 
@@ -148,9 +148,9 @@ pub(crate) fn transfers(pair: &Pair, plan: &Plan) -> Result<Samples> {
             let last = pair.worker.puts_end_last(windows.key)
                 && plan.size >= 16
                 && plan.size.is_multiple_of(8);
-            let (told, seen, stamp, numbered) = (0, 0, None, true);
+            let (put, seen, stamp, numbered) = (0, 0, None, true);
             let mut side =
-                Putting { windows: &windows, out, told, word, seen, stamp, last, numbered };
+                Putting { windows: &windows, out, put, word, seen, stamp, last, numbered };
             drive::ping_pong(plan, pair.rank, &mut side)
         }
         Test::PutBw => puts(&windows, plan),
@@ -166,7 +166,7 @@ struct Putting<'a> {
     windows: &'a Windows<'a>,
     out: Lent<'a>,
     /// Puts of this side.
-    told: u64,
+    put: u64,
     /// The word that is put.
     word: Lent<'a>,
     /// Puts of the peer.
@@ -198,7 +198,7 @@ impl PingPong for Putting<'_> {
     #[inline]
     fn send(&mut self) -> Result<()> {
         let windows = self.windows;
-        self.told += 1;
+        self.put += 1;
         if self.last && self.numbered {
             // SAFETY: waited for here; after an error the side is not used.
             let sent = unsafe { windows.put(DATA, &self.out)? };
@@ -210,7 +210,7 @@ impl PingPong for Putting<'_> {
             windows.pair.finish(sent)?;
             windows.pair.worker.fence()?;
         }
-        self.word.bytes_mut().copy_from_slice(&self.told.to_ne_bytes());
+        self.word.bytes_mut().copy_from_slice(&self.put.to_ne_bytes());
         // SAFETY: as above.
         let sent = unsafe { windows.put(WORD, &self.word)? };
         windows.pair.finish(sent)

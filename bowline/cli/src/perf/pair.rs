@@ -24,7 +24,7 @@ pub(crate) const DATA: u64 = 1;
 pub(crate) const ANSWER: u64 = 2;
 const MEETING: u64 = 3;
 
-/// This rank's worker and its way to the peer.
+/// This rank's worker and its endpoint of the peer.
 pub(crate) struct Pair {
     pub(crate) worker: Worker,
     pub(crate) ep: Ep,
@@ -134,12 +134,12 @@ impl Pair {
 
     /// Waits for the peer to come here too.
     pub(crate) fn meet(&self) -> Result<()> {
-        self.tell(&[]).map(drop)
+        self.exchange(&[]).map(drop)
     }
 
-    /// Tells the peer `mine` and returns what it tells.
-    pub(crate) fn tell(&self, mine: &[u8]) -> Result<Vec<u8>> {
-        // Longer than anything that is told: keys and sizes.
+    /// Sends the peer `mine` and returns what the peer sends.
+    pub(crate) fn exchange(&self, mine: &[u8]) -> Result<Vec<u8>> {
+        // Longer than anything that is exchanged: keys and sizes.
         let id = self.worker.recv(self.wanted(MEETING), RecvBuf::owned(vec![0; 4096]))?;
         let sent = self.send(MEETING, SendBuf::owned(mine.to_vec()))?;
         self.finish(sent)?;

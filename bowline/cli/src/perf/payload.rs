@@ -37,8 +37,8 @@ impl Buffer {
     /// # Panics
     /// When they are not all inside.
     #[inline]
-    pub(crate) fn room(&mut self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset <= self.len && len <= self.len - offset, "a room lies inside its buffer");
+    pub(crate) fn slot(&mut self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset <= self.len && len <= self.len - offset, "a slot is inside its buffer");
         self.memory.as_mut_ptr().wrapping_add(self.start + offset)
     }
 
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(buffer.bytes().as_ptr().addr() % PAGE, 0);
         assert_eq!(buffer.bytes_mut().len(), 10);
         *buffer.bytes_mut().last_mut().unwrap() = 9;
-        assert_eq!(buffer.room(9, 1).cast_const(), &raw const buffer.bytes()[9]);
-        assert_eq!(buffer.room(10, 0).addr(), buffer.bytes().as_ptr().addr() + 10);
+        assert_eq!(buffer.slot(9, 1).cast_const(), &raw const buffer.bytes()[9]);
+        assert_eq!(buffer.slot(10, 0).addr(), buffer.bytes().as_ptr().addr() + 10);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Plan {
 /// Payload up to which reading the clock is a noticeable part of an operation.
 const SHORT: usize = 4096;
 
-/// Messages up to this length have room for a whole window: rooms for longer ones would measure the
+/// Messages up to this length have slots for a whole window: slots for longer ones would measure the
 /// memory behind the caches. Benchmarks of C programs post all receives of a window into one buffer.
 const OWN_ROOM: usize = 8 << 10;
 
@@ -75,11 +75,11 @@ impl Plan {
         }
     }
 
-    /// Messages of a window that are received at the same time, each into a room of its own.
+    /// Messages of a window that are received at the same time, each into a slot of its own.
     ///
-    /// From shared memory long ones are received one after the other into one room. Over a network
+    /// From shared memory long ones are received one after the other into one slot. Over a network
     /// each would then wait for the answer to the one before, so some receives are posted ahead.
-    pub(crate) fn rooms(&self) -> usize {
+    pub(crate) fn slots(&self) -> usize {
         match self.transport {
             _ if self.size <= OWN_ROOM => self.window,
             Transport::Shm | Transport::Itself => 1,

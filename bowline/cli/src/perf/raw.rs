@@ -208,13 +208,13 @@ impl Stream for Ring<'_> {
     }
 
     fn send_window(&mut self) -> Result<()> {
-        let room = self.chunks.len() as u64;
+        let capacity = self.chunks.len() as u64;
         for _ in 0..self.window {
             for piece in self.out.bytes().chunks(CHUNK) {
                 // Acquire pairs with the Release of `receive_window`: the chunk was read.
-                let free = || self.passed - self.tail.load(Ordering::Acquire) < room;
+                let free = || self.passed - self.tail.load(Ordering::Acquire) < capacity;
                 self.ground.poll(free)?;
-                self.chunks[(self.passed % room) as usize].copy_in(piece);
+                self.chunks[(self.passed % capacity) as usize].copy_in(piece);
                 self.passed += 1;
                 // Release pairs with the Acquire of `receive_window`: publishes the chunk.
                 self.head.store(self.passed, Ordering::Release);
@@ -228,12 +228,12 @@ impl Stream for Ring<'_> {
     }
 
     fn receive_window(&mut self, carried: Carried) -> Result<()> {
-        let room = self.chunks.len() as u64;
+        let capacity = self.chunks.len() as u64;
         for _ in 0..self.window {
             for piece in self.into.bytes_mut().chunks_mut(CHUNK) {
                 // Acquire pairs with the Release of `send_window`.
                 self.ground.poll(|| self.head.load(Ordering::Acquire) > self.passed)?;
-                self.chunks[(self.passed % room) as usize].copy_out(piece);
+                self.chunks[(self.passed % capacity) as usize].copy_out(piece);
                 self.passed += 1;
                 // Release pairs with the Acquire of `send_window`: the chunk is free.
                 self.tail.store(self.passed, Ordering::Release);

@@ -21,7 +21,7 @@ pub(crate) struct Site {
     board: Board,
 }
 
-/// Where ranks tell each other what they need to know at the start.
+/// Where ranks exchange what they need to know at the start.
 enum Board {
     /// The launcher's store, and how often it was used.
     Launcher(Box<Bootstrap>, u32),
@@ -124,7 +124,7 @@ impl Site {
         }
     }
 
-    /// Tells all ranks `mine`; returns what each said, by rank. Collective.
+    /// Gives all ranks `mine`; returns what each gave, by rank. Collective.
     ///
     /// # Errors
     /// When a rank or the launcher has gone.
@@ -213,7 +213,7 @@ impl Drop for Leaving<'_> {
     }
 }
 
-/// What threads tell each other.
+/// What threads exchange.
 struct Table {
     entries: Mutex<Entries>,
     changed: Condvar,

@@ -20,7 +20,7 @@ pub(crate) fn measure(args: &Args, config: &Config) -> anyhow::Result<Vec<Figure
                 bowline::threads_with(plan.ranks as usize, config, drop)?;
                 return Ok(());
             }
-            // The launcher has told the failure.
+            // The launcher has reported the failure.
             match run(&start::again(plan.ranks, config)?)?.code {
                 0 => Ok(()),
                 code => bail!("a job of {} ranks failed with exit code {code}", plan.ranks),

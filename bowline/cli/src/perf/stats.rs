@@ -1,4 +1,4 @@
-//! Samples of time and what is told of them.
+//! Samples of time and what is shown of them.
 
 use hdrhistogram::Histogram;
 
@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 #[derive(Clone, Debug)]
 pub(crate) struct Samples(Histogram<u64>);
 
-/// What is told, ns.
+/// What is shown, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Summary {
     pub(crate) median: f64,

@@ -22,7 +22,7 @@ pub(crate) struct Side<'a> {
     into: Lent<'a>,
     size: usize,
     window: usize,
-    rooms: usize,
+    slots: usize,
     open: Ahead<RequestId>,
     /// Sends that have not completed.
     sending: Vec<RequestId>,
@@ -35,10 +35,10 @@ impl<'a> Side<'a> {
         Self {
             pair,
             out: pair.buffer(plan.size),
-            into: pair.buffer(plan.size * plan.rooms()),
+            into: pair.buffer(plan.size * plan.slots()),
             size: plan.size,
             window: plan.window,
-            rooms: plan.rooms(),
+            slots: plan.slots(),
             open: Ahead::new(plan),
             sending: Vec::with_capacity(plan.window),
             answers: VecDeque::with_capacity(2),
@@ -58,40 +58,40 @@ impl<'a> Side<'a> {
         self.pair.send(DATA, buffer)
     }
 
-    /// Starts to receive into the room of the message at `place` of a window.
+    /// Starts to receive into the slot of the message at `place` of a window.
     ///
     /// # Safety
-    /// Nobody may look at this room, nor start another receive into it, before the receive is
+    /// Nobody may look at this slot, nor start another receive into it, before the receive is
     /// complete.
     #[inline]
     unsafe fn start_receive(&mut self, place: usize) -> Result<RequestId> {
-        let room = self.into.room(place * self.size, self.size);
-        // SAFETY: `room` has `size` bytes; a lent buffer outlives the worker's operations, and the
-        // caller promises that the room is left to the receive. Rooms of different places do not
+        let slot = self.into.slot(place * self.size, self.size);
+        // SAFETY: `slot` has `size` bytes; a lent buffer outlives the worker's operations, and the
+        // caller promises that the slot is left to the receive. Slots of different places do not
         // overlap.
-        let buffer = unsafe { RecvBuf::borrowed(room, self.size) };
+        let buffer = unsafe { RecvBuf::borrowed(slot, self.size) };
         Ok(self.pair.worker.recv(self.pair.wanted(DATA), buffer)?)
     }
 
-    /// Receives the next message of a window. Others are received ahead, as many as there are rooms.
+    /// Receives the next message of a window. Others are received ahead, as many as there are slots.
     #[inline]
     fn receive_next(&mut self, carried: Carried) -> Result<()> {
-        if self.rooms == 1 {
+        if self.slots == 1 {
             PingPong::receive(self)?;
             return carried.check(self.into.bytes());
         }
-        while let Some(room) = self.open.free() {
-            // SAFETY: the receive before into this room has ended and was looked at, as `Ahead` says.
+        while let Some(slot) = self.open.free() {
+            // SAFETY: the receive before into this slot has ended and was looked at, as `Ahead` says.
             // This one is waited for below before anybody looks; after an error the side is not used.
-            let receive = unsafe { self.start_receive(room)? };
+            let receive = unsafe { self.start_receive(slot)? };
             self.open.started(receive);
         }
-        let (oldest, room) = self.open.oldest();
+        let (oldest, slot) = self.open.oldest();
         self.pair.wait(oldest)?;
-        let room = self.into.room(room * self.size, self.size);
-        // SAFETY: the receive into this room is complete, and the next one into it is started by a
-        // later call; no other receive's room overlaps it.
-        carried.check(unsafe { std::slice::from_raw_parts(room, self.size) })
+        let slot = self.into.slot(slot * self.size, self.size);
+        // SAFETY: the receive into this slot is complete, and the next one into it is started by a
+        // later call; no other receive's slot overlaps it.
+        carried.check(unsafe { std::slice::from_raw_parts(slot, self.size) })
     }
 }
 
@@ -110,10 +110,10 @@ impl PingPong for Side<'_> {
 
     #[inline]
     fn receive(&mut self) -> Result<()> {
-        let room = self.into.room(0, self.size);
-        // SAFETY: `room` has `size` bytes of a lent buffer, and nobody else looks at them before the
+        let slot = self.into.slot(0, self.size);
+        // SAFETY: `slot` has `size` bytes of a lent buffer, and nobody else looks at them before the
         // method returns, with which the receive has ended; after an error the side is not used.
-        let buffer = unsafe { RecvBuf::borrowed(room, self.size) };
+        let buffer = unsafe { RecvBuf::borrowed(slot, self.size) };
         self.pair.worker.recv_blocking(self.pair.wanted(DATA), buffer)?;
         Ok(())
     }

@@ -97,7 +97,7 @@ pub(crate) enum Layer {
     Launcher,
 }
 
-/// The way that messages take.
+/// The layer and transport that messages take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transport {
     /// Memory shared between ranks.

@@ -1,9 +1,9 @@
-//! What `bowline explain` tells of collectives.
+//! What `bowline explain` shows of collectives.
 
 use crate::common::{bowline, command, finish};
 use serde_json::Value;
 
-fn told(arguments: &[&str], costs: Option<&str>) -> Value {
+fn shown(arguments: &[&str], costs: Option<&str>) -> Value {
     let mut command = command([&["explain", "--json", "--collective"], arguments].concat());
     command.envs(costs.map(|costs| ("BOWLINE_COLL_COSTS", costs)));
     // What this machine's user has fitted is not looked at.
@@ -12,19 +12,19 @@ fn told(arguments: &[&str], costs: Option<&str>) -> Value {
 }
 
 /// The names of the algorithms for the first size, and the one that is taken.
-fn algorithms(told: &Value) -> (Vec<String>, String) {
-    let all = told["sizes"][0]["algorithms"].as_array().unwrap();
+fn algorithms(shown: &Value) -> (Vec<String>, String) {
+    let all = shown["sizes"][0]["algorithms"].as_array().unwrap();
     let times: Vec<_> = all.iter().map(|one| one["time_ns"].as_f64().unwrap()).collect();
     assert!(times.is_sorted(), "{times:?}");
     let name = |one: &Value| one["name"].as_str().unwrap().to_owned();
     let taken: Vec<_> = all.iter().filter(|one| one["taken"] == true).map(name).collect();
-    assert_eq!(taken.len(), 1, "{told}");
+    assert_eq!(taken.len(), 1, "{shown}");
     (all.iter().map(name).collect(), taken[0].clone())
 }
 
 #[test]
 fn the_cheapest_algorithm_is_taken_where_costs_are_known() {
-    let far = told(&["allreduce", "--ranks", "16", "--size", "8"], Some("tcp,pipelining=1000000"));
+    let far = shown(&["allreduce", "--ranks", "16", "--size", "8"], Some("tcp,pipelining=1000000"));
     let (all, taken) = algorithms(&far);
     assert_eq!(taken, all[0]);
     assert_eq!(taken, "a16");
@@ -42,7 +42,7 @@ fn names_that_are_shown_are_those_of_settings() {
         ("scan", "BOWLINE_SCAN", "doubling"),
     ] {
         let arguments = [collective, "-n", "48", "--size", "8", "--nodes", "6"];
-        let (all, _) = algorithms(&told(&arguments, None));
+        let (all, _) = algorithms(&shown(&arguments, None));
         assert!(all.iter().any(|name| name == first), "{all:?}");
         let layers = all.iter().filter(|name| name.starts_with("nodes:")).take(2);
         assert_eq!(layers.clone().count(), 2, "{all:?}");
@@ -79,9 +79,9 @@ fn options_that_mean_nothing_are_refused() {
 
 #[test]
 fn costs_are_assumed_where_nobody_has_fitted_them() {
-    let told = told(&["allreduce", "-n", "16", "--size", "8,1m"], None);
-    assert_eq!((&told["source"], &told["chosen_by"]), (&"assumed".into(), &"costs".into()));
-    assert_eq!(told["sizes"].as_array().unwrap().len(), 2);
+    let shown = shown(&["allreduce", "-n", "16", "--size", "8,1m"], None);
+    assert_eq!((&shown["source"], &shown["chosen_by"]), (&"assumed".into(), &"costs".into()));
+    assert_eq!(shown["sizes"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -89,9 +89,9 @@ fn the_table_decides_where_nothing_is_known() {
     let mut command =
         command(["explain", "--json", "--collective", "allreduce", "-n", "16", "--size", "8"]);
     command.env("BOWLINE_TRANSPORTS", "self");
-    let told: Value = serde_json::from_str(&finish(command).success()).unwrap();
-    assert_eq!(told["chosen_by"], "table");
-    assert_eq!(algorithms(&told).1, "doubling");
+    let shown: Value = serde_json::from_str(&finish(command).success()).unwrap();
+    assert_eq!(shown["chosen_by"], "table");
+    assert_eq!(algorithms(&shown).1, "doubling");
 }
 
 /// Costs of libfabric and verbs are assumed, and a fit that is kept of them goes before.
@@ -104,16 +104,16 @@ fn devices_have_costs_of_their_own() {
         command.env("BOWLINE_TRANSPORTS", "self,verbs").env("BOWLINE_MODEL", &file);
         serde_json::from_str::<Value>(&finish(command).success()).unwrap()
     };
-    let told = of();
-    assert_eq!((&told["source"], &told["chosen_by"]), (&"assumed".into(), &"costs".into()));
-    assert_eq!(told["assumed"][0]["parameters"].as_array().unwrap().len(), 14, "{told}");
+    let shown = of();
+    assert_eq!((&shown["source"], &shown["chosen_by"]), (&"assumed".into(), &"costs".into()));
+    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 14, "{shown}");
     let fitted = "rdma,pipelining=7000,required=41000,byte=2";
     let costs = bowline::model_file::text([(&*bowline::costs::site(), "verbs", fitted.into())]);
     std::fs::write(bowline::model_file::costs_file(&file), costs).unwrap();
-    let told = of();
-    assert_eq!(told["source"], "fitted");
-    assert_eq!(told["assumed"][0]["parameters"].as_array().unwrap().len(), 11, "{told}");
-    assert!(told["costs"].as_str().unwrap().contains("required=41000"), "{told}");
+    let shown = of();
+    assert_eq!(shown["source"], "fitted");
+    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 11, "{shown}");
+    assert!(shown["costs"].as_str().unwrap().contains("required=41000"), "{shown}");
 }
 
 /// Shared memory is an algorithm among the others on one node, and taken when a setting says so.
@@ -123,8 +123,8 @@ fn memory_that_ranks_share_has_a_price() {
         let all = [&["explain", "--json", "--size", "64k", "--collective"], arguments].concat();
         let mut command = command(all);
         command.envs(asked.map(|asked| ("BOWLINE_ALLGATHER", asked)));
-        let told: Value = serde_json::from_str(&finish(command).success()).unwrap();
-        let (all, taken) = algorithms(&told);
+        let shown: Value = serde_json::from_str(&finish(command).success()).unwrap();
+        let (all, taken) = algorithms(&shown);
         (all.iter().any(|name| name == "staged"), taken)
     };
     let ranks = ["allgather", "-n", "8", "--share", "4"];
@@ -155,7 +155,7 @@ fn every_collective_is_known_for_any_number_of_ranks() {
     for collective in all {
         for ranks in ["1", "2", "7", "100000"] {
             for costs in [None, Some("shm")] {
-                algorithms(&told(&[collective, "-n", ranks, "--share", "4"], costs));
+                algorithms(&shown(&[collective, "-n", ranks, "--share", "4"], costs));
             }
         }
     }
@@ -191,8 +191,8 @@ fn operations_and_elements_decide() {
         Some("shm,pipelining=0,required=0,receive=0,mark=0,byte=0.1,copy=0,reduce=0,scalar=9");
     let taken = |more: &[&str]| {
         let arguments = [&["allreduce", "-n", "8", "--size", "64k"], more].concat();
-        let told = told(&arguments, costs);
-        (told["operation"].clone(), algorithms(&told).1)
+        let shown = shown(&arguments, costs);
+        (shown["operation"].clone(), algorithms(&shown).1)
     };
     let (operation, fast) = taken(&[]);
     assert_eq!((&operation["class"], &operation["width"]), (&"vector".into(), &8.into()));
@@ -206,13 +206,13 @@ fn operations_and_elements_decide() {
 /// Blocks whose lengths one rank knows leave no choice, and that is said.
 #[test]
 fn gathers_say_what_uneven_blocks_do() {
-    assert!(told(&["gather", "-n", "8"], None)["note"].as_str().unwrap().contains("root alone"));
-    assert!(told(&["bcast", "-n", "8"], None).get("note").is_none());
+    assert!(shown(&["gather", "-n", "8"], None)["note"].as_str().unwrap().contains("root alone"));
+    assert!(shown(&["bcast", "-n", "8"], None).get("note").is_none());
 }
 
 #[test]
 fn what_costs_leave_open_is_called_assumed() {
-    let far = told(&["bcast", "-n", "8", "--nodes", "2"], Some("shm,mark=50/tcp,at8=9/1,copy=0"));
+    let far = shown(&["bcast", "-n", "8", "--nodes", "2"], Some("shm,mark=50/tcp,at8=9/1,copy=0"));
     let of = |place: usize| far["assumed"][place]["parameters"].as_array().unwrap().clone();
     let has = |place, name: &str| of(place).contains(&Value::from(name));
     assert!(!has(0, "mark") && has(0, "pipelining") && has(0, "copy"), "{far}");

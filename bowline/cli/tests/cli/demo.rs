@@ -106,12 +106,12 @@ fn sort_says_what_is_wrong() {
     let here = path(directory.path());
     let err = bowline(["demo", "sort", "/no/such/file", "-o", "out"]).failure(1);
     assert!(err.contains("cannot read /no/such/file") && err.contains("No such file"), "{err}");
-    assert_eq!(err.lines().count(), 1, "told once: {err}");
+    assert_eq!(err.lines().count(), 1, "reported once: {err}");
     let err = bowline(["demo", "sort", here, "-o", "out"]).failure(1);
     assert!(err.contains("not a regular file"), "{err}");
     let err = bowline(["demo", "sort", path(&input), "-o", "/no/such/directory/out"]).failure(1);
     assert!(err.contains("cannot write /no/such/directory/out"), "{err}");
-    assert_eq!(err.matches("cannot write").count(), 1, "told once: {err}");
+    assert_eq!(err.matches("cannot write").count(), 1, "reported once: {err}");
     let err = bowline(["demo", "sort", path(&input), "-o", here]).failure(1);
     assert!(err.contains("not a regular file"), "{err}");
     let err = bowline(["demo", "sort", path(&input)]).failure(2);

@@ -77,8 +77,8 @@ fn every_program_runs_with_every_number_of_ranks() {
             assert_eq!(report["messages"] == 0, ranks == 1, "{report}");
         }
     }
-    let told = refused("bcast --algorithm gossip", 1);
-    assert!(told.contains("binomial") && told.contains("scatter-allgather"), "{told}");
+    let shown = refused("bcast --algorithm gossip", 1);
+    assert!(shown.contains("binomial") && shown.contains("scatter-allgather"), "{shown}");
     for algorithm in ["flat", "binomial", "scatter-allgather", "chain"] {
         run(&format!("bcast -n 100 --size 1m --root 7 --algorithm {algorithm}"));
     }

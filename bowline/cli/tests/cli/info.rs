@@ -27,7 +27,7 @@ fn the_machine_is_described() {
 }
 
 #[test]
-fn transports_tell_their_limits() {
+fn transports_show_their_limits() {
     let report = json(&["info", "--transports", "--json"]);
     let transports = report["transports"].as_array().unwrap();
     let names: Vec<_> = transports.iter().map(|t| t["name"].as_str().unwrap()).collect();
@@ -72,8 +72,8 @@ fn settings_have_value_origin_form_and_cost() {
         }
         // A text may be empty.
         for key in ["value", "default"] {
-            let told = setting[key].as_str().unwrap();
-            assert!(!told.is_empty() || setting["form"] == "text", "{key} of {setting}");
+            let shown = setting[key].as_str().unwrap();
+            assert!(!shown.is_empty() || setting["form"] == "text", "{key} of {setting}");
         }
     }
     let unknown = report["unknown"][0].as_str().unwrap();

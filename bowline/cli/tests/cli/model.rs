@@ -63,8 +63,8 @@ fn the_simulated_network_is_found_again_and_so_from_its_file() {
     assert!(costs.starts_with("rdma,pipelining=880,required=380,"), "{setting}");
     let mut explain = command(["explain", "--collective", "allreduce", "-n", "48", "--size", "8"]);
     explain.env(name, costs);
-    let told = finish(explain).success();
-    assert!(told.contains("tcp,pipelining=880,required=380,") && told.contains("+ "), "{told}");
+    let shown = finish(explain).success();
+    assert!(shown.contains("tcp,pipelining=880,required=380,") && shown.contains("+ "), "{shown}");
     let again = fit(&format!("--from {out}/samples.json"));
     assert_eq!(again, report, "the same samples give the same fit");
     let kept: Value =
@@ -159,18 +159,18 @@ fn tables_are_tuned_shown_and_taken_by_jobs() {
         command
     };
     let args = ["explain", "--collective", "allreduce", "--ranks", "4", "--size", "8,16"];
-    let told = finish(with_table(&args)).success();
-    assert!(told.contains("8: the table of BOWLINE_COLL_TABLE names a2,a2"), "{told}");
+    let shown = finish(with_table(&args)).success();
+    assert!(shown.contains("8: the table of BOWLINE_COLL_TABLE names a2,a2"), "{shown}");
     let json = [&args[..], &["--json"]].concat();
-    let told: Value = serde_json::from_str(&finish(with_table(&json)).success()).unwrap();
+    let shown: Value = serde_json::from_str(&finish(with_table(&json)).success()).unwrap();
     let taken = |size: usize| {
-        let all = told["sizes"][size]["algorithms"].as_array().unwrap();
+        let all = shown["sizes"][size]["algorithms"].as_array().unwrap();
         let taken: Vec<_> = all.iter().filter(|one| one["taken"] == true).collect();
-        assert_eq!(taken.len(), 1, "{told}");
+        assert_eq!(taken.len(), 1, "{shown}");
         taken[0]["name"].as_str().unwrap() == "a2,a2"
     };
-    assert!(taken(0) && !taken(1) && told["sizes"][0]["tuned"] == "a2,a2", "{told}");
-    assert!(told["sizes"][1]["tuned"].is_null(), "{told}");
+    assert!(taken(0) && !taken(1) && shown["sizes"][0]["tuned"] == "a2,a2", "{shown}");
+    assert!(shown["sizes"][1]["tuned"].is_null(), "{shown}");
 
     // A setting that such a call does not allow leaves it to the table.
     std::fs::write(table, format!("{title}\nalltoall 8 1 5-8 partners:2\n")).unwrap();
@@ -180,12 +180,12 @@ fn tables_are_tuned_shown_and_taken_by_jobs() {
         let args = ["explain", "--collective", "alltoallv", "-n", "8", "--size", "8", "--json"];
         let mut command = with_table(&args);
         command.env("BOWLINE_ALLTOALL", setting);
-        let told: Value = serde_json::from_str(&finish(command).success()).unwrap();
-        let of_8 = &told["sizes"][0];
+        let shown: Value = serde_json::from_str(&finish(command).success()).unwrap();
+        let of_8 = &shown["sizes"][0];
         let all = of_8["algorithms"].as_array().unwrap();
         let names: Vec<_> =
             all.iter().filter(|one| one["taken"] == true).map(|one| &one["name"]).collect();
-        assert!(of_8["tuned"] == tuned && names == [taken], "{told}");
+        assert!(of_8["tuned"] == tuned && names == [taken], "{shown}");
     }
     std::fs::write(table, format!("{title}\nallreduce 4 1 5-8 a2,a2 # by hand\n")).unwrap();
 

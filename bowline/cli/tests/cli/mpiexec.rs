@@ -43,7 +43,7 @@ ask 'cmd=init pmi_version=1 pmi_subversion=1'; ask cmd=get_appnum; echo $PMI_RAN
 ask cmd=get_universe_size; echo $PMI_RANK $line; ask cmd=finalize";
 
 #[test]
-fn a_rank_is_told_the_number_of_its_program() {
+fn a_rank_gets_the_number_of_its_program() {
     // Not every shell duplicates descriptors of two digits.
     let part = ["bash", "-c", ASK];
     let line = [&["-n", "1"], &part[..], &[":", "-n", "2"], &part].concat();
@@ -101,7 +101,7 @@ fn wrong_command_lines_start_nothing() {
 }
 
 #[test]
-fn options_that_are_not_followed_are_told_and_the_others_are() {
+fn options_that_are_not_followed_are_reported_and_the_others_are() {
     let ended =
         finish(named("mpirun", &["--mca", "btl", "tcp", "--tag-output", "-np", "1", "echo", "x"]));
     assert!(ended.err.starts_with("mpirun: --mca is not followed"), "{ended:?}");

@@ -27,7 +27,7 @@ fn check(figure: &Value, test: &str, size: u64, ranks: u64) {
     assert!(figure["median_ns"].as_f64() <= figure["p99_ns"].as_f64(), "{figure}");
 }
 
-/// Sizes in every range in which layers change the way: short, packed, fragments, rendezvous.
+/// Sizes in every range in which layers change the protocol: short, packed, fragments, rendezvous.
 const SIZES: [u64; 5] = [8, 100, 6000, 100_000, 1_500_000];
 
 fn all_sizes(test: &str, iterations: &str, how: &str) {

@@ -1,11 +1,11 @@
-//! Real ranks that tell which protocol carries a message: what is predicted is what happens, a
+//! Real ranks that show which protocol carries a message: what is predicted is what happens, a
 //! user's thresholds stand, and what was measured is remembered in the file that was named.
 
 use crate::common::{command, finish};
 use bowline_uct::conformance::skipped;
 use serde_json::Value;
 
-fn told(arguments: &[&str], settings: &[(&str, &str)]) -> Value {
+fn output(arguments: &[&str], settings: &[(&str, &str)]) -> Value {
     let mut command = command(arguments);
     command.arg("--json").envs(settings.iter().copied());
     serde_json::from_str(&finish(command).success()).unwrap()
@@ -13,13 +13,13 @@ fn told(arguments: &[&str], settings: &[(&str, &str)]) -> Value {
 
 /// What carried the message of the only size that was sent.
 fn carried(size: &str, settings: &[(&str, &str)]) -> String {
-    let all = told(&["explain", "--peer", "1", "--op", "tag_send", "--send", size], settings);
+    let all = output(&["explain", "--peer", "1", "--op", "tag_send", "--send", size], settings);
     all["sent"]["messages"][0]["counted"].to_string()
 }
 
 /// The ranges of tag_send over shared memory: protocol, first size.
 fn ranges(settings: &[(&str, &str)]) -> Vec<(String, u64)> {
-    let all = told(&["explain", "--peer", "1", "--op", "tag_send"], settings);
+    let all = output(&["explain", "--peer", "1", "--op", "tag_send"], settings);
     let shm = all["protocols"].as_array().unwrap().iter().find(|p| p["transport"] == "shm");
     let ranges = shm.unwrap()["operations"][0]["ranges"].as_array().unwrap();
     let row = |r: &Value| (r["protocol"].as_str().unwrap().to_owned(), r["from"].as_u64().unwrap());
@@ -46,6 +46,32 @@ fn messages_go_by_the_predicted_protocol() {
     }
 }
 
+/// Long messages begin by what is predicted to be the cheapest, and say how many pay for a trial of the others; nothing of that
+/// where the choice is the user's.
+#[test]
+fn long_messages_begin_as_predicted() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return skipped("ranks that share a processor measure nothing");
+    }
+    let off = [("BOWLINE_CALIBRATION", "off")];
+    let measured = |settings: &[(&str, &str)]| {
+        let all = output(&["explain", "--peer", "1", "--op", "tag_send"], settings);
+        let shm = all["protocols"].as_array().unwrap().iter().find(|p| p["transport"] == "shm");
+        shm.unwrap()["measured"].as_array().unwrap().clone()
+    };
+    let (rows, table) = (measured(&off), ranges(&off));
+    assert!(rows.iter().any(|row| row["tried_after"].is_u64()), "there is a choice: {rows:?}");
+    for first in rows.iter().filter(|row| row["tried_after"].is_null()) {
+        let from = first["from"].as_u64().unwrap();
+        let range = table.iter().rfind(|range| range.1 <= from).unwrap();
+        assert_eq!(first["protocol"], range.0, "{from} bytes: {rows:?}");
+        let same = rows.iter().filter(|row| row["from"] == first["from"]);
+        assert!(same.filter(|row| row["tried_after"].is_null()).count() == 1, "{rows:?}");
+    }
+    assert!(measured(&[off[0], ("BOWLINE_SELECT", "static")]).is_empty());
+    assert!(measured(&[off[0], ("BOWLINE_RNDV_THRESHOLD", "1m")]).is_empty());
+}
+
 #[test]
 fn thresholds_of_the_user_stand() {
     let set = [("BOWLINE_CALIBRATION", "off"), ("BOWLINE_RNDV_THRESHOLD", "1000")];
@@ -64,7 +90,7 @@ fn what_was_measured_is_remembered_and_steers() {
         return skipped("ranks that share a processor measure nothing");
     }
     ranges(&set);
-    let shown = told(&["calibrate", "--show"], &set);
+    let shown = output(&["calibrate", "--show"], &set);
     let figures = shown["figures"].as_array().unwrap();
     assert!(figures.iter().any(|f| f["figure"] == "copy" && f["origin"] == "probed"), "{shown}");
     // A machine on which reading is free: nothing goes eagerly but what always does.
@@ -85,7 +111,7 @@ fn what_was_measured_is_remembered_and_steers() {
         command
     })
     .success();
-    assert_eq!(told(&["calibrate", "--show"], &set)["figures"], Value::Array(Vec::new()));
+    assert_eq!(output(&["calibrate", "--show"], &set)["figures"], Value::Array(Vec::new()));
 }
 
 #[test]
@@ -100,13 +126,13 @@ fn wrong_words_are_named() {
     }
 }
 
-/// Which protocol carried what is told at the end of each rank, where that is asked for.
+/// Which protocol carried what is shown at the end of each rank, where that is asked for.
 #[test]
 fn a_report_names_what_was_used() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("report");
     let set = [("BOWLINE_CALIBRATION", "off"), ("BOWLINE_REPORT", file.to_str().unwrap())];
-    told(&["explain", "--peer", "1", "--op", "tag_send", "--send", "8,8,4m"], &set);
+    output(&["explain", "--peer", "1", "--op", "tag_send", "--send", "8,8,4m"], &set);
     let text = std::fs::read_to_string(&file).unwrap();
     let count = |rank: &str, protocol: &str| -> u64 {
         let of = |line: &&str| {
@@ -128,7 +154,7 @@ fn a_report_names_what_was_used() {
 fn one_sided_operations_have_protocols() {
     let off = [("BOWLINE_CALIBRATION", "off")];
     for (op, first) in [("put", "put/short"), ("get", "get/zcopy"), ("atomic", "atomic/native")] {
-        let all = told(&["explain", "--peer", "1", "--op", op], &off);
+        let all = output(&["explain", "--peer", "1", "--op", op], &off);
         let shm = all["protocols"].as_array().unwrap().iter().find(|p| p["transport"] == "shm");
         let ranges = shm.unwrap()["operations"][0]["ranges"].as_array().unwrap();
         assert_eq!(ranges[0]["protocol"], first, "{op}");

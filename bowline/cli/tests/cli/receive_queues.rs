@@ -5,7 +5,7 @@ use crate::common::{command, finish};
 use bowline_uct::conformance::skipped;
 use serde_json::Value;
 
-/// Sizes in every range in which layers change the way.
+/// Sizes in every range in which layers change the protocol.
 const SIZES: &str = "8,100,6000,100000";
 
 fn queued(args: &[&str], settings: &[(&str, &str)]) -> String {

@@ -47,11 +47,14 @@ fn a_real_job_runs_again_on_another_network() {
     assert!(refused(&files[..3]).contains("3 of 4"));
     let text = fs::read_to_string(&files[2]).unwrap();
     fs::write(&files[2], text.replace("\"send\":1", "\"send\":9")).unwrap();
-    let told = refused(&files);
-    assert!(told.contains("rank 9 is not in communicator 0") && told.contains(&files[2]), "{told}");
+    let shown = refused(&files);
+    assert!(
+        shown.contains("rank 9 is not in communicator 0") && shown.contains(&files[2]),
+        "{shown}"
+    );
     fs::write(&files[2], "").unwrap();
-    let told = refused(&files);
-    assert!(told.contains("is empty: its rank ended") && told.contains(&files[2]), "{told}");
+    let shown = refused(&files);
+    assert!(shown.contains("is empty: its rank ended") && shown.contains(&files[2]), "{shown}");
     fs::write(&files[2], [0xff, 0xfe]).unwrap();
     assert!(refused(&files).contains("this is no record"));
     let half: Vec<&str> = text.lines().take(20).collect();

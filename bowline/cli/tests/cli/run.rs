@@ -110,15 +110,15 @@ fn a_bad_setting_is_an_error_and_an_unknown_one_a_warning() {
 }
 
 #[test]
-fn an_error_is_told_once_with_its_reason() {
-    for (setting, told) in [
+fn an_error_is_reported_once_with_its_reason() {
+    for (setting, shown) in [
         ("BOWLINE_BCAST", "is no algorithm of bcast"),
         ("BOWLINE_COLL_COSTS", "is no cost of messages"),
     ] {
         let mut bad = command(["explain", "--collective", "bcast"]);
         bad.env(setting, "nonsense");
         let err = finish(bad).failure(1);
-        assert!(err.contains(setting) && err.matches(told).count() == 1, "{err}");
+        assert!(err.contains(setting) && err.matches(shown).count() == 1, "{err}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! When looks are taken, and a look: rules 5 to 9 of [`super`].
+//! When polls are made, and a poll: rules 5 to 10 of [`super`].
 
 use std::time::Duration;
 
@@ -6,9 +6,13 @@ use bowline_base::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Or
 use bowline_ucp::{AsyncProgress, RemoteWorker, WatchedReceive};
 
 use super::Schedule;
+use super::absent::Absent;
 
-/// Looks of all workers.
-static LOOKS: AtomicU64 = AtomicU64::new(0);
+/// Polls of all workers.
+static POLLS: AtomicU64 = AtomicU64::new(0);
+
+/// Times that a timer was set or stopped.
+static TIMER_CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// What the handler needs. Written by the thread and by the handler that interrupts it, so all of it
 /// is atomic; Relaxed throughout, since a handler and the thread that it interrupts are in order
@@ -23,18 +27,18 @@ pub(super) struct Flow {
     /// The last time that the timer was set to, in ns, and when that was.
     wait: AtomicU64,
     set_at: AtomicU64,
-    /// What a look takes of the thread's time beside the copy, in ns: from the timer's end to the
+    /// What a poll takes of the thread's time beside the copy, in ns: from the timer's end to the
     /// handler's. Zero before the first.
     cost: AtomicU64,
-    /// The least of the last looks, which is what a look takes undisturbed; the least of those since,
+    /// The least of the last polls, which is what a poll takes undisturbed; the least of those since,
     /// and how many.
     least: AtomicU64,
     least_since: AtomicU64,
     since: AtomicU32,
-    /// When the last look ended.
+    /// When the last poll ended.
     ended: AtomicU64,
-    looks: AtomicU32,
-    /// Rule 9: from a receive to the first look, in ns, and whether that is to come.
+    polls: AtomicU32,
+    /// Rule 9: from a receive to the first poll, in ns, and whether that is to come.
     phase: AtomicU64,
     first: AtomicBool,
     /// Rule 8: what moving a byte takes, in 2^-20 ns; what is waited for, in bytes, none if zero; and
@@ -42,8 +46,10 @@ pub(super) struct Flow {
     pace: AtomicU64,
     moving: AtomicU64,
     moving_since: AtomicU64,
-    /// A look has found what was expected.
+    /// A poll has found what was expected.
     met: AtomicBool,
+    /// Rule 10.
+    absent: Absent,
 }
 
 impl Flow {
@@ -60,13 +66,14 @@ impl Flow {
             least_since: AtomicU64::new(u64::MAX),
             since: AtomicU32::new(0),
             ended: AtomicU64::new(0),
-            looks: AtomicU32::new(0),
+            polls: AtomicU32::new(0),
             phase: AtomicU64::new(nanos(schedule.phase)),
             first: AtomicBool::new(false),
             pace: AtomicU64::new(FIRST_PACE),
             moving: AtomicU64::new(0),
             moving_since: AtomicU64::new(0),
             met: AtomicBool::new(false),
+            absent: Absent::default(),
         }
     }
 
@@ -78,14 +85,19 @@ impl Flow {
         self.missed();
         let pays = |copy| nanos(copy) >= u64::from(self.schedule.worth) * cost;
         let wait = match what {
-            WatchedReceive::Begun { copy } if pays(copy) => phase.max(BEGUN),
             // Its receiver has called, and is about to wait or gains nothing.
-            WatchedReceive::Begun { .. } => return,
-            // Rule 7.
-            WatchedReceive::Awaited { copy: Some(copy) } if !pays(copy) => phase.max(LATE * cost),
-            WatchedReceive::Awaited { .. } => phase,
+            WatchedReceive::Begun { copy } if !pays(copy) => return,
+            WatchedReceive::Begun { .. } if self.absent.polls_early() => phase.max(BEGUN),
+            WatchedReceive::Awaited { copy: None } => phase,
+            WatchedReceive::Awaited { copy: Some(copy) }
+                if pays(copy) && self.absent.polls_early() =>
+            {
+                phase
+            }
+            // Rules 7 and 10.
+            WatchedReceive::Begun { .. } | WatchedReceive::Awaited { .. } => phase.max(LATE * cost),
         };
-        self.looks.store(0, Ordering::Relaxed);
+        self.polls.store(0, Ordering::Relaxed);
         self.set_if_sooner(wait, wait == phase);
     }
 
@@ -108,7 +120,7 @@ impl Flow {
         end.saturating_sub(now())
     }
 
-    /// The timer is off until `resume` or `begin`. A signal that comes all the same finds the flag down.
+    /// The timer is off until `resume` or `begin`. A signal that comes nevertheless finds the flag down.
     pub(super) fn pause(&self) {
         // Relaxed, all: see `Flow`.
         if self.armed.swap(false, Ordering::Relaxed) {
@@ -138,6 +150,8 @@ impl Flow {
 
     /// Never, if `wait` is zero.
     fn start_timer(&self, wait: u64) {
+        // Relaxed: a count.
+        TIMER_CALLS.fetch_add(1, Ordering::Relaxed);
         // Relaxed: see `Flow`.
         let timer = self.timer.load(Ordering::Relaxed);
         let seconds = (wait / 1_000_000_000) as libc::time_t;
@@ -145,31 +159,31 @@ impl Flow {
             it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
             it_value: libc::timespec { tv_sec: seconds, tv_nsec: (wait % 1_000_000_000) as _ },
         };
-        // SAFETY: the timer is this flow's, or was deleted, which the system tells; the
+        // SAFETY: the timer is this flow's, or was deleted, which the system reports; the
         // structure outlives the call. Async-signal-safe by POSIX.
         unsafe { libc::timer_settime(timer, 0, &spec, std::ptr::null_mut()) };
     }
 
     /// In the handler.
-    pub(super) fn look(&self) {
+    pub(super) fn poll(&self) {
         // Relaxed, all: see `Flow`.
         if !self.armed.load(Ordering::Relaxed) {
             return;
         }
         // Relaxed: a count.
-        LOOKS.fetch_add(1, Ordering::Relaxed);
+        POLLS.fetch_add(1, Ordering::Relaxed);
         let end = self.set_at.load(Ordering::Relaxed) + self.wait.load(Ordering::Relaxed);
         let start = now();
-        let (look, copied) = self.take(start);
+        let (poll, copied) = self.take(start);
         let ended = now();
-        // The thread may have waited for its processor in between, which is no cost of the look.
+        // The thread may have waited for its processor in between, which is no cost of the poll.
         let took = (ended.saturating_sub(end).saturating_sub(copied)).min(MOST_COST);
         let before = self.cost.load(Ordering::Relaxed);
         let cost = if before == 0 { took } else { (3 * before + took) / 4 };
         self.cost.store(cost, Ordering::Relaxed);
         self.note_least(took);
         self.ended.store(ended, Ordering::Relaxed);
-        self.go_on(look, copied, ended);
+        self.go_on(poll, copied, ended);
     }
 
     fn note_least(&self, took: u64) {
@@ -188,45 +202,59 @@ impl Flow {
         }
     }
 
-    /// The look, and for how long it has copied.
+    /// The poll, and for how long it has copied.
     fn take(&self, start: u64) -> (AsyncProgress, u64) {
         let mut last = start;
         let most = (COPY * self.least.load(Ordering::Relaxed)).clamp(SHORT_COPY, LONG_COPY);
-        let look = self.door.progress_signal_safe(|| {
+        let poll = self.door.progress_signal_safe(|| {
             last = now();
             last - start < most
         });
-        (look, if last - start > LONG { last - start } else { 0 })
+        (poll, if last - start > LONG { last - start } else { 0 })
     }
 
     /// When the next one is.
-    fn go_on(&self, look: AsyncProgress, copied: u64, time: u64) {
+    fn go_on(&self, poll: AsyncProgress, copied: u64, time: u64) {
         let period = nanos(self.schedule.period);
         // Relaxed, all: see `Flow`.
-        self.learn(look, time);
-        match look {
+        self.learn(poll, time);
+        if matches!(poll, AsyncProgress::Idle | AsyncProgress::Moving { .. }) {
+            self.absent.note_present();
+        }
+        match poll {
             AsyncProgress::Idle => self.armed.store(false, Ordering::Relaxed),
             AsyncProgress::Copying => {
-                self.looks.store(0, Ordering::Relaxed);
+                self.polls.store(0, Ordering::Relaxed);
                 // Rule 6.
                 self.set(period.max(copied / 4));
             }
+            AsyncProgress::Left => {
+                self.absent.note_absent();
+                let polls = self.polls.load(Ordering::Relaxed) + 1;
+                self.polls.store(polls, Ordering::Relaxed);
+                if polls >= self.schedule.max_polls {
+                    return self.armed.store(false, Ordering::Relaxed);
+                }
+                let last = self.wait.load(Ordering::Relaxed);
+                let next = last.saturating_mul(u64::from(self.schedule.decay)).min(MAX_WAIT);
+                self.set(next.max(LEFT * self.least.load(Ordering::Relaxed)).max(period));
+            }
             AsyncProgress::Moving { bytes } => {
-                self.looks.store(0, Ordering::Relaxed);
+                self.polls.store(0, Ordering::Relaxed);
                 let pace = self.pace.load(Ordering::Relaxed);
                 let all = ((u128::from(bytes) * u128::from(pace)) >> PACE_BITS) as u64;
                 let passed = time.saturating_sub(self.moving_since.load(Ordering::Relaxed));
                 self.set(all.saturating_sub(passed).max(all / 8).max(period));
             }
             AsyncProgress::Waiting | AsyncProgress::Closed => {
-                let looks = self.looks.load(Ordering::Relaxed) + 1;
-                self.looks.store(looks, Ordering::Relaxed);
-                if looks >= self.schedule.max_looks {
+                let polls = self.polls.load(Ordering::Relaxed) + 1;
+                self.polls.store(polls, Ordering::Relaxed);
+                if polls >= self.schedule.max_polls {
                     return self.armed.store(false, Ordering::Relaxed);
                 }
                 let last = self.wait.load(Ordering::Relaxed);
-                // A receive that was looked for late is looked for rarely.
-                let next = if looks == 1 && last <= FEW * period {
+                // A receive that was polled for late is polled for rarely.
+                let next = if polls == 1 && last <= FEW * period {
                     period
                 } else {
                     last.saturating_mul(u64::from(self.schedule.decay)).max(period)
@@ -236,15 +264,15 @@ impl Flow {
         }
     }
 
-    /// Rules 8 and 9. A look that finds what it was for says that it may come a little earlier, one in
+    /// Rules 8 and 9. A poll that finds what it was for says that it may come a little earlier, one in
     /// vain that it should come later.
-    fn learn(&self, look: AsyncProgress, time: u64) {
+    fn learn(&self, poll: AsyncProgress, time: u64) {
         // Relaxed, all: see `Flow`.
         if self.first.swap(false, Ordering::Relaxed) {
             let phase = self.phase.load(Ordering::Relaxed);
             let cost = self.least.load(Ordering::Relaxed);
             let most = (FIRST * cost).max(nanos(self.schedule.phase));
-            let next = match look {
+            let next = match poll {
                 // It came when the signal did, which takes its time.
                 AsyncProgress::Waiting => phase * 5 / 4 + cost / 4,
                 AsyncProgress::Closed => phase,
@@ -253,9 +281,9 @@ impl Flow {
             self.phase.store(next.clamp(nanos(self.schedule.phase), most), Ordering::Relaxed);
         }
         let before = self.moving.load(Ordering::Relaxed);
-        let bytes = if let AsyncProgress::Moving { bytes } = look { bytes } else { 0 };
+        let bytes = if let AsyncProgress::Moving { bytes } = poll { bytes } else { 0 };
         let pace = self.pace.load(Ordering::Relaxed);
-        if before > 0 && look != AsyncProgress::Closed {
+        if before > 0 && poll != AsyncProgress::Closed {
             let took = time.saturating_sub(self.moving_since.load(Ordering::Relaxed));
             let pace = if bytes == 0 || bytes > before {
                 // Others are complete, or it is.
@@ -278,7 +306,7 @@ impl Flow {
     }
 
     /// What was moving when the timer stopped has ended in a call: nobody knows when, but before
-    /// it was looked for.
+    /// it was polled for.
     fn missed(&self) {
         // Relaxed, all: see `Flow`.
         if self.moving.swap(0, Ordering::Relaxed) > 0 && self.met.load(Ordering::Relaxed) {
@@ -288,18 +316,21 @@ impl Flow {
     }
 }
 
-/// Rule 6: a look begins no further piece of a copy after the time of so many signals; within bounds,
+/// Rule 6: a poll begins no further piece of a copy after the time of so many signals; within bounds,
 /// in ns.
 const COPY: u64 = 16;
 const SHORT_COPY: u64 = 50_000;
 const LONG_COPY: u64 = 500_000;
 
-/// What a look takes that copies nothing, in ns, at most.
+/// What a poll takes that copies nothing, in ns, at most.
 const LONG: u64 = 5_000;
 
-/// Rule 7: after the time of how many signals a message is looked for that is not worth one, so that
+/// Rule 7: after the time of how many signals a message is polled for that is not worth one, so that
 /// signals take some hundredths of the thread's time.
 const LATE: u64 = 128;
+
+/// Rule 10: a message whose sender does not come is polled for again after the time of so many signals.
+const LEFT: u64 = 8;
 
 /// What a signal is taken to cost before one was seen, in ns.
 const FIRST_COST: u64 = 10_000;
@@ -307,13 +338,13 @@ const FIRST_COST: u64 = 10_000;
 /// The first wait is followed by the period if it was not longer than so many.
 const FEW: u64 = 16;
 
-/// Looks of which the least is taken.
+/// Polls of which the least is taken.
 const LAST: u32 = 8;
 
-/// Rule 9: the first look comes after the time of so many signals at the latest.
+/// Rule 9: the first poll comes after the time of so many signals at the latest.
 const FIRST: u64 = 8;
 
-/// The first look at a copy that was begun in the call, in ns: a program that waits at once has
+/// The first poll at a copy that was begun in the call, in ns: a program that waits at once has
 /// come to that by then.
 const BEGUN: u64 = 20_000;
 
@@ -323,10 +354,10 @@ const FIRST_PACE: u64 = (1 << PACE_BITS) / 8;
 const LEAST_PACE: u64 = (1 << PACE_BITS) / 128;
 const MOST_PACE: u64 = (1 << PACE_BITS) * 100;
 
-/// Rule 5: how many times as long as a look the thread has before the next one.
+/// Rule 5: how many times as long as a poll the thread has before the next one.
 const THREADS_SHARE: u64 = 3;
 
-/// The most that a look is taken to cost, in ns.
+/// The most that a poll is taken to cost, in ns.
 const MOST_COST: u64 = 100_000;
 
 /// Nanoseconds of the clock that the timer goes by.
@@ -337,15 +368,21 @@ fn now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The longest time between two looks, in ns.
+/// The longest time between two polls, in ns.
 const MAX_WAIT: u64 = 60_000_000_000;
 
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(MAX_WAIT)
 }
 
-/// Looks of all workers.
-pub(in super::super) fn looks_taken() -> u64 {
+/// Polls of all workers.
+pub(in super::super) fn poll_count() -> u64 {
     // Relaxed: a count.
-    LOOKS.load(Ordering::Relaxed)
+    POLLS.load(Ordering::Relaxed)
+}
+
+/// Times that a timer was set or stopped.
+pub(in super::super) fn timer_calls() -> u64 {
+    // Relaxed: a count.
+    TIMER_CALLS.load(Ordering::Relaxed)
 }

@@ -35,14 +35,14 @@ pub(in super::super) fn in_signal_handler() -> bool {
 impl Slot {
     fn handle(&self) {
         // SeqCst, all: pairs with the store and the load in `Pef::drop`: either this handler sees that the slot
-        // is empty, or whoever has emptied it sees the handler, and waits.
+        // is empty, or the thread that has emptied it sees the handler, and waits.
         self.busy.fetch_add(1, Ordering::SeqCst);
         let flow = self.flow.load(Ordering::SeqCst);
         // SAFETY: null, or the flow of a `Pef`, which lets go of it only after it has emptied the slot and
         // seen that no handler is in it.
         if let Some(flow) = unsafe { flow.as_ref() } {
             let nested = IN_HANDLER.replace(true);
-            flow.look();
+            flow.poll();
             IN_HANDLER.set(nested);
         }
         // SeqCst: pairs with the load in `Pef::drop`.
@@ -80,7 +80,7 @@ fn install() -> Option<libc::c_int> {
         if asked != 0 || old.sa_sigaction != libc::SIG_DFL {
             return false;
         }
-        // SAFETY: as above. The mask is empty: looks of several workers may interrupt each other.
+        // SAFETY: as above. The mask is empty: polls of several workers may interrupt each other.
         let mut new: libc::sigaction = unsafe { std::mem::zeroed() };
         new.sa_sigaction = on_signal as *const () as usize;
         new.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;

@@ -221,7 +221,7 @@ fn prefix_reductions_of_consecutive_nodes() {
 #[test]
 fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
     use crate::coll::price::Costs;
-    use crate::fixed::Call;
+    use crate::fixed::FixedCall;
     use crate::fixed::simulate::{Simulator, Time};
     let time = |ran: Result<Time, _>| ran.expect("a plan that ends").nanoseconds;
     let bytes = 4 << 20;
@@ -229,7 +229,7 @@ fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
     let leaders = Simulator::new(Costs::TCP);
     let on = leaders.with_nodes(each, Costs::SHARED_MEMORY);
     let inside = Simulator::new(Costs::TCP).with_nodes(each, Costs::SHARED_MEMORY);
-    let call = |ranks| Call::doubles(ranks, bytes);
+    let call = |ranks| FixedCall::doubles(ranks, bytes);
     for tree in WITHIN {
         let how = Layered { within: tree, among: Bcast::Chain };
         let both = time(on.our_layered_bcast(call(nodes * each), how));

@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::OpClass;
-use crate::fit::sizes::BySize;
 
 /// What a rank is charged, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,7 +72,7 @@ impl OfSizes {
 
     /// Takes in a size that is greater than those before, while there is room.
     #[must_use]
-    fn push(&mut self, row: OfSize) -> bool {
+    pub(crate) fn push(&mut self, row: OfSize) -> bool {
         let fits = self.len < Self::MOST && self.last().is_none_or(|last| last.bytes < row.bytes);
         if fits {
             self.rows[self.len] = row;
@@ -108,11 +107,6 @@ impl fmt::Display for CostsError {
 }
 
 impl std::error::Error for CostsError {}
-
-/// What a byte takes, with few digits.
-fn short_rate(value: f64) -> f64 {
-    (value * 1e4).round() / 1e4
-}
 
 impl Costs {
     /// Of shared memory: assumed, after what few ranks on two processors took.
@@ -160,7 +154,7 @@ impl Costs {
         Self { pipelining: 880.0, required: 380.0, receive: 380.0, byte: 0.23, ..Self::TCP };
 
     /// The assumed costs by their words.
-    const BASES: [(&str, Self); 3] =
+    pub(crate) const BASES: [(&str, Self); 3] =
         [("shm", Self::SHARED_MEMORY), ("tcp", Self::TCP), ("rdma", Self::RDMA)];
 
     /// The word for the costs that are assumed of a transport, by its name: of those that are neither shared memory nor tcp,
@@ -194,7 +188,7 @@ impl Costs {
     /// Those of operations on vectors, which `fit::operations` finds.
     pub const OPERATIONS: [&str; 5] = ["copy", "reduce", "pairs", "scalar", "function"];
 
-    const fn fields(&mut self) -> [&mut f64; 14] {
+    pub(crate) const fn fields(&mut self) -> [&mut f64; 14] {
         let Self { pipelining, required, receive, byte, copy, reduce, switch, .. } = self;
         let Self { pairs, scalar, function, mark, slot, spill, skew, .. } = self;
         [
@@ -215,54 +209,8 @@ impl Costs {
         Self { reduce, ..self }
     }
 
-    /// These with what was fitted of messages by size, as many sizes as there can be; what a fit does not say stays.
-    /// Where its ranks shared processors, what receivers do is in it.
-    #[must_use]
-    pub fn fitted(mut self, fit: &BySize, shared: bool) -> Self {
-        let Some((_, first)) = fit.points().first() else { return self };
-        // Digits that say nothing are left out, since users see these numbers.
-        let short = |value: f64| (value * 10.0).round() / 10.0;
-        (self.pipelining, self.required) = (short(first.pipelining), short(first.required));
-        let byte = fit.required.as_ref().map_or(0.0, |line| line.slope.max(0.0));
-        self.byte = short_rate(byte);
-        if shared {
-            self.receive = 0.0;
-        }
-        self.by_size = OfSizes::NONE;
-        for &(size, cost) in fit.points() {
-            let (pipelining, required) = (short(cost.pipelining), short(cost.required));
-            let row = OfSize { bytes: size as f64, pipelining, required };
-            if !self.by_size.push(row) {
-                break;
-            }
-        }
-        self
-    }
-
-    /// What was fitted of a transport, as [`FromStr`] reads it: the word for what is assumed of it, and the fitted parameters,
-    /// so that those that are not named are assumed. As for [`fitted`](Self::fitted).
-    /// `operations` are those of [`OPERATIONS`](Self::OPERATIONS) that were measured, with what a byte takes.
-    pub fn text_of_fit<'a>(
-        transport: &str,
-        (fit, shared): (&BySize, bool),
-        operations: impl IntoIterator<Item = (&'a str, f64)>,
-    ) -> String {
-        let word = Self::word(transport);
-        let base = Self::BASES.into_iter().find_map(|(of, costs)| (of == word).then_some(costs));
-        let mut costs = base.unwrap_or(Self::RDMA).fitted(fit, shared);
-        let mut names = vec!["pipelining", "required", "byte"];
-        names.extend(shared.then_some("receive"));
-        for (name, value) in operations {
-            if let Some(at) = Self::NAMES.iter().position(|known| *known == name) {
-                *costs.fields()[at] = short_rate(value);
-                names.push(name);
-            }
-        }
-        costs.text(word, &names)
-    }
-
     /// A word for costs, and behind it the named parameters and those by size.
-    fn text(mut self, word: &str, names: &[&str]) -> String {
+    pub(crate) fn text(mut self, word: &str, names: &[&str]) -> String {
         let mut text = word.to_owned();
         for (name, value) in Self::NAMES.into_iter().zip(self.fields()) {
             if names.contains(&name) {
@@ -276,7 +224,7 @@ impl Costs {
     }
 
     /// How long a message of `bytes` is under way beside what keeps its sender busy, and how long that is.
-    pub(super) fn message(&self, bytes: f64) -> (f64, f64) {
+    pub(crate) fn message(&self, bytes: f64) -> (f64, f64) {
         let after = self.by_size.partition_point(|row| row.bytes < bytes);
         match (after.checked_sub(1).map(|before| self.by_size[before]), self.by_size.get(after)) {
             (None, None) => (self.pipelining, self.required + bytes * self.byte),
@@ -374,33 +322,6 @@ mod tests {
             "tcp,at8=-1/2",
         ] {
             wrong.parse::<Costs>().unwrap_err();
-        }
-    }
-
-    #[test]
-    fn fits_take_the_place_of_what_is_assumed() {
-        let cost = |pipelining, required| crate::cost::Pipelining { pipelining, required };
-        let points = vec![(8, cost(900.0, 100.0)), (1008, cost(1000.0, 600.0))];
-        let fit = BySize::through(points).unwrap();
-        let costs = Costs::TCP.fitted(&fit, false);
-        assert_eq!((costs.message(8.0), costs.message(508.0)), ((900.0, 100.0), (950.0, 350.0)));
-        assert!((costs.byte - 0.5).abs() < 1e-9);
-        assert_eq!((costs.receive, costs.copy), (Costs::TCP.receive, Costs::TCP.copy));
-        assert_eq!(Costs { receive: Costs::TCP.receive, ..Costs::TCP.fitted(&fit, true) }, costs);
-        assert_eq!(costs.to_string().parse(), Ok(costs));
-        let many = (0..40).map(|size| (size, cost(1.0, 1.0))).collect();
-        assert_eq!(Costs::TCP.fitted(&BySize::through(many).unwrap(), true).by_size.len(), 16);
-        // What a text does not name is assumed of the transport.
-        for (transport, base) in
-            [("shm", Costs::SHARED_MEMORY), ("tcp", Costs::TCP), ("verbs", Costs::RDMA)]
-        {
-            for shared in [false, true] {
-                let text = Costs::text_of_fit(transport, (&fit, shared), [("pairs", 0.25)]);
-                let wanted = Costs { pairs: 0.25, ..base.fitted(&fit, shared) };
-                assert_eq!(text.parse(), Ok(wanted));
-                assert_eq!(text.contains("receive"), shared, "{text}");
-                assert!(!text.contains("reduce"), "{text}");
-            }
         }
     }
 

@@ -37,9 +37,9 @@ pub fn bcast(ranks: u32, how: Bcast, bytes: usize) -> Load {
         _ if ranks < 2 => Load::default(),
         Bcast::Flat => Load::fan_out(n - 1.0, bytes),
         Bcast::Binomial => {
-            let way = Load::fan_out(1.0, bytes).times(log2(n));
+            let algorithm = Load::fan_out(1.0, bytes).times(log2(n));
             let hops = f64::from(ranks.ilog2());
-            Load { hops, messages: n - 1.0, all_bytes: (n - 1.0) * bytes, ..way }
+            Load { hops, messages: n - 1.0, all_bytes: (n - 1.0) * bytes, ..algorithm }
         }
         Bcast::ScatterAllgather => {
             // Parts set out around the ring while others are still scattered.
@@ -65,16 +65,17 @@ pub fn bcast(ranks: u32, how: Bcast, bytes: usize) -> Load {
         Bcast::Chain => {
             let pieces = (bytes / CHAIN_PIECE as f64).ceil().max(1.0);
             let piece = Load::fan_out(1.0, bytes / pieces);
-            let way = piece.times(n - 1.0);
+            let algorithm = piece.times(n - 1.0);
             // What follows the first piece is behind it by what a rank is busy with a piece.
             let behind = Load { hops: 0.0, switches: 1.0, ..piece }.times(pieces - 1.0);
-            let all = Load { messages: (n - 1.0) * pieces, all_bytes: (n - 1.0) * bytes, ..way };
+            let all =
+                Load { messages: (n - 1.0) * pieces, all_bytes: (n - 1.0) * bytes, ..algorithm };
             Load { messages: 0.0, all_bytes: 0.0, ..behind }.then(all)
         }
     }
 }
 
-/// Blocks that are sent on the longest way up a binomial tree: along the last ranks, or along a full half of them.
+/// Blocks that are sent on the longest path up a binomial tree: along the last ranks, or along a full half of them.
 fn gathered(ranks: u32) -> u32 {
     if ranks < 2 {
         return 0;
@@ -94,10 +95,10 @@ pub fn gather(ranks: u32, how: Tree, block: usize) -> Load {
         Tree::Binomial => {
             // The root gets a half, a quarter and so on; each block travels about half of the rounds.
             let rounds = log2(n);
-            let way =
+            let algorithm =
                 Load { receives: rounds, ..Load::fan_in(1.0, 0.0).times(f64::from(ranks.ilog2())) };
             let bytes = f64::from(gathered(ranks)) * len;
-            Load { bytes, messages: n - 1.0, all_bytes: n * len * rounds / 2.0, ..way }
+            Load { bytes, messages: n - 1.0, all_bytes: n * len * rounds / 2.0, ..algorithm }
                 .copying(n * len)
         }
     }
@@ -113,8 +114,8 @@ pub fn scatter(ranks: u32, how: Tree, block: usize) -> Load {
             // A half of the blocks goes first, then a quarter and so on; a root that is not rank 0 sorts them before.
             let rounds = log2(n);
             let (hops, bytes) = (f64::from(ranks.ilog2()), (n - 1.0) * len);
-            let way = Load { hops, receives: hops, ..Load::fan_out(1.0, 0.0).times(rounds) };
-            Load { bytes, messages: n - 1.0, all_bytes: n * len * rounds / 2.0, ..way }
+            let algorithm = Load { hops, receives: hops, ..Load::fan_out(1.0, 0.0).times(rounds) };
+            Load { bytes, messages: n - 1.0, all_bytes: n * len * rounds / 2.0, ..algorithm }
                 .copying(n * len)
         }
     }
@@ -191,9 +192,9 @@ impl Trees {
 
     /// What a first piece does at each rank of its way, and what each that follows keeps a rank busy.
     fn load(&self, n: f64, bytes: f64, first: Load, behind: Load) -> Load {
-        let way = first.times(self.depth).then(behind.times(self.pieces - 1.0));
+        let algorithm = first.times(self.depth).then(behind.times(self.pieces - 1.0));
         let messages = 2.0 * self.pieces * (n - 1.0);
-        Load { messages, all_bytes: (n - 1.0) * bytes, ..way }
+        Load { messages, all_bytes: (n - 1.0) * bytes, ..algorithm }
     }
 }
 
@@ -385,13 +386,13 @@ pub fn scan(ranks: u32, how: Scan, exclusive: bool, bytes: usize) -> Load {
             let pairs: f64 = (0..rounds as u32).map(|bit| with_bit(ranks, bit)).sum();
             // What comes first to an exclusive result is copied.
             let first = if exclusive { 1.0 } else { 0.0 };
-            let way = Load::exchange(n, 1.0, len).times(rounds);
+            let algorithm = Load::exchange(n, 1.0, len).times(rounds);
             Load {
                 messages: 2.0 * pairs,
                 all_bytes: 2.0 * pairs * len,
                 reduced: (2.0 * rounds - first) * len,
                 all_reduced: (3.0 * pairs - first * (n - 1.0)) * len,
-                ..way
+                ..algorithm
             }
             .copying(2.0 * len)
         }

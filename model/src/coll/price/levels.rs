@@ -159,17 +159,17 @@ pub(super) fn first_hand(ranks: u32, stages: u32) -> f64 {
 pub(super) fn allgather(ranks: u32, stages: u32, block: f64) -> Load {
     let n = f64::from(ranks);
     let all = (stages, u32::MAX);
-    let way = splitting(ranks, all, |level| gathering(level, block));
+    let algorithm = splitting(ranks, all, |level| gathering(level, block));
     let (messages, all_bytes) = (messages(ranks, all, true), n * (n - 1.0) * block);
-    Load { messages, all_bytes, ..way }.copying(block)
+    Load { messages, all_bytes, ..algorithm }.copying(block)
 }
 
 pub(super) fn reduce_scatter(ranks: u32, stages: u32, total: f64) -> Load {
     let n = f64::from(ranks);
     let all = (stages, u32::MAX);
-    let way = splitting(ranks, all, |level| distributing(level, (total / n, 1.0)));
+    let algorithm = splitting(ranks, all, |level| distributing(level, (total / n, 1.0)));
     let (messages, sent) = (messages(ranks, all, true), (n - 1.0) * total);
-    Load { messages, all_bytes: sent, all_reduced: sent, ..way }.copying(total / n)
+    Load { messages, all_bytes: sent, all_reduced: sent, ..algorithm }.copying(total / n)
 }
 
 /// Beside that, the input is put in another order, and the own operand of each stage beside the others.

@@ -3,13 +3,13 @@
 use super::{Costs, Crew};
 use crate::choice::last_of;
 
-/// What an algorithm does, on its longest way and in all.
+/// What an algorithm does, on its critical path and in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Load {
     /// Messages that follow each other: each waits for the one before.
     pub hops: f64,
-    /// Messages whose sending keeps the ranks on the longest way busy.
+    /// Messages whose sending keeps the ranks on the critical path busy.
     pub sends: f64,
     /// Messages whose arrival does.
     pub receives: f64,
@@ -29,9 +29,9 @@ pub struct Load {
     pub switches: f64,
     /// How late the last of those is that are waited for, stage by stage, where a rank is late by 1 in the mean.
     pub lateness: f64,
-    /// Marks in memory that ranks share, which are written or waited for on the longest way.
+    /// Marks in memory that ranks share, which are written or waited for on the critical path.
     pub marks: f64,
-    /// Bytes that are moved into such memory or out of it on that way.
+    /// Bytes that are moved into such memory or out of it on that path.
     pub moved: f64,
     /// Marks of all ranks.
     pub all_marks: f64,
@@ -145,9 +145,9 @@ impl Load {
     /// Nanoseconds.
     pub fn time(&self, crew: Crew, costs: &Costs) -> f64 {
         // Costs by size are those of the mean message.
-        let (way, send) =
+        let (algorithm, send) =
             costs.message(if self.sends > 0.0 { self.bytes / self.sends } else { 0.0 });
-        let way = self.hops * way;
+        let algorithm = self.hops * algorithm;
         let busy = self.sends * send
             + self.receives * costs.receive
             + self.reduced * costs.reduce
@@ -155,9 +155,9 @@ impl Load {
             + self.marks * costs.mark
             + self.moved * costs.slot
             + self.spilled / f64::from(crew.ranks) * costs.spill;
-        let way = way + self.lateness * costs.skew;
+        let algorithm = algorithm + self.lateness * costs.skew;
         if crew.share <= 1.0 {
-            return way + busy;
+            return algorithm + busy;
         }
         let mean = if self.messages > 0.0 { self.all_bytes / self.messages } else { 0.0 };
         let all = self.messages * (costs.message(mean).1 + costs.receive)
@@ -167,6 +167,6 @@ impl Load {
             + self.all_moved * costs.slot
             + self.spilled * costs.spill;
         let processors = f64::from(crew.ranks) / crew.share;
-        way + busy.max(all / processors) + self.switches * crew.share * costs.switch
+        algorithm + busy.max(all / processors) + self.switches * crew.share * costs.switch
     }
 }

@@ -4,13 +4,16 @@
 //! if each of its messages left its node, unless all ranks are on one. An algorithm in layers is priced by layers.
 
 use super::{
-    AllreduceForm, Costs, Crew, JobCosts, Load, OpClass, Operands, Priced, Staged, Way, allgather,
-    barrier, bcast, gather, reduce, scan, scatter,
+    Algorithm, AllreduceForm, Costs, Crew, JobCosts, Load, OpClass, Operands, Priced, Staged,
+    allgather, barrier, bcast, gather, reduce, scan, scatter,
 };
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree};
 use crate::coll::layers::{Layered, bcast_within, reduce_within, scan_within};
 use crate::coll::nodes::Nodes;
+
+/// Algorithms with their prices, the cheapest first.
+type Algorithms<F> = Vec<Priced<Algorithm<F>>>;
 
 /// Nodes, as prices know them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,15 +94,15 @@ impl Prices {
         among.into_iter().map(|among| (within, among)).collect()
     }
 
-    /// All ways, the cheapest first.
+    /// All algorithms, the cheapest first.
     fn all<F>(
         forms: Vec<Priced<F>>,
         layered: Option<Vec<(Priced<Tree>, Priced<F>)>>,
-    ) -> Vec<Priced<Way<F>>> {
-        let form = |Priced { form, time }| Priced { form: Way::Form(form), time };
+    ) -> Algorithms<F> {
+        let form = |Priced { form, time }| Priced { form: Algorithm::Form(form), time };
         let mut all: Vec<_> = forms.into_iter().map(form).collect();
         let layers = |(within, among): (Priced<Tree>, Priced<F>)| Priced {
-            form: Way::Layered(Layered { within: within.form, among: among.form }),
+            form: Algorithm::Layered(Layered { within: within.form, among: among.form }),
             time: within.time + among.time,
         };
         all.extend(layered.into_iter().flatten().map(layers));
@@ -112,8 +115,8 @@ impl Prices {
         Crew { ranks: layers.nodes, share: 1.0 }
     }
 
-    /// All ways of barriers.
-    pub fn barriers(&self) -> Vec<Priced<Way<Barrier>>> {
+    /// All algorithms of barriers.
+    pub fn barriers(&self) -> Algorithms<Barrier> {
         let layered = self.layers_for(false).map(|layers| {
             let within = self.within(layers.most, |_, crew| {
                 barrier(crew.ranks, Barrier::Flat).time(crew, &self.costs.near)
@@ -123,8 +126,8 @@ impl Prices {
         Self::all(self.crew.barriers(self.anywhere()), layered)
     }
 
-    /// All ways of broadcasts of `bytes`.
-    pub fn bcasts(&self, bytes: usize) -> Vec<Priced<Way<Bcast>>> {
+    /// All algorithms of broadcasts of `bytes`.
+    pub fn bcasts(&self, bytes: usize) -> Algorithms<Bcast> {
         let layered = self.layers_for(false).map(|layers| {
             let load = |tree, ranks, bytes| bcast(ranks, bcast_within(tree), bytes);
             let within = self.within(layers.most, |tree, crew| {
@@ -138,8 +141,8 @@ impl Prices {
         Self::all(self.crew.bcasts(self.anywhere(), bytes), layered)
     }
 
-    /// All ways of reductions of vectors of `bytes`.
-    pub fn reduces(&self, bytes: usize, operands: impl Into<Operands>) -> Vec<Priced<Way<Reduce>>> {
+    /// All algorithms of reductions of vectors of `bytes`.
+    pub fn reduces(&self, bytes: usize, operands: impl Into<Operands>) -> Algorithms<Reduce> {
         let operands = operands.into();
         let near = &self.costs.near.combining(operands.class());
         let parts = self.layers_for(!operands.commutative());
@@ -156,12 +159,12 @@ impl Prices {
         Self::all(self.crew.reduces(self.anywhere(), bytes, operands), layered)
     }
 
-    /// All ways of allreduces of vectors of `bytes`.
+    /// All algorithms of allreduces of vectors of `bytes`.
     pub fn allreduces(
         &self,
         bytes: usize,
         operands: impl Into<Operands>,
-    ) -> Vec<Priced<Way<AllreduceForm>>> {
+    ) -> Algorithms<AllreduceForm> {
         let operands = operands.into();
         let near = &self.costs.near.combining(operands.class());
         let parts = self.layers_for(!operands.commutative());
@@ -176,8 +179,8 @@ impl Prices {
         Self::all(self.crew.allreduces(self.anywhere(), bytes, operands), layered)
     }
 
-    /// All ways of allgathers of blocks of `block` bytes.
-    pub fn allgathers(&self, block: usize) -> Vec<Priced<Way<Allgather>>> {
+    /// All algorithms of allgathers of blocks of `block` bytes.
+    pub fn allgathers(&self, block: usize) -> Algorithms<Allgather> {
         let layered = self.layers_for(true).map(|layers| {
             let total = block.saturating_mul(self.crew.ranks as usize);
             let within = self.within(layers.most, |tree, crew| {
@@ -191,7 +194,7 @@ impl Prices {
             // Nodes may have blocks of different lengths together.
             Self::each(
                 within,
-                among.into_iter().filter(|way| way.form.takes_any_blocks()).collect(),
+                among.into_iter().filter(|one| one.form.takes_any_blocks()).collect(),
             )
         });
         Self::all(self.crew.allgathers(self.anywhere(), block), layered)
@@ -239,13 +242,13 @@ impl Prices {
         })
     }
 
-    /// All ways of gathers of blocks of `block` bytes.
-    pub fn gathers(&self, block: usize) -> Vec<Priced<Way<Tree>>> {
+    /// All algorithms of gathers of blocks of `block` bytes.
+    pub fn gathers(&self, block: usize) -> Algorithms<Tree> {
         Self::all(self.crew.gathers(self.anywhere(), block), self.trees(block, gather))
     }
 
-    /// All ways of scatters of blocks of `block` bytes.
-    pub fn scatters(&self, block: usize) -> Vec<Priced<Way<Tree>>> {
+    /// All algorithms of scatters of blocks of `block` bytes.
+    pub fn scatters(&self, block: usize) -> Algorithms<Tree> {
         Self::all(self.crew.scatters(self.anywhere(), block), self.trees(block, scatter))
     }
 
@@ -259,8 +262,8 @@ impl Prices {
         self.crew.alltoallvs(self.anywhere())
     }
 
-    /// All ways of prefix reductions of vectors of `bytes`, as [`Crew::scans`].
-    pub fn scans(&self, bytes: usize, exclusive: bool, class: OpClass) -> Vec<Priced<Way<Scan>>> {
+    /// All algorithms of prefix reductions of vectors of `bytes`, as [`Crew::scans`].
+    pub fn scans(&self, bytes: usize, exclusive: bool, class: OpClass) -> Algorithms<Scan> {
         let near = &self.costs.near.combining(class);
         let layered = self.layers_for(true).map(|layers| {
             let within = self.within(layers.most, |tree, crew| {
@@ -273,8 +276,8 @@ impl Prices {
         Self::all(self.crew.scans(self.anywhere(), bytes, exclusive, class), layered)
     }
 
-    /// All ways of all-to-alls of blocks of `block` bytes.
-    pub fn alltoalls(&self, block: usize) -> Vec<Priced<Way<Alltoall>>> {
+    /// All algorithms of all-to-alls of blocks of `block` bytes.
+    pub fn alltoalls(&self, block: usize) -> Algorithms<Alltoall> {
         let layered = self.layers_for(false).map(|layers| {
             let ranks = self.crew.ranks as usize;
             let within = self.within(layers.most, |_, crew| {
@@ -288,7 +291,7 @@ impl Prices {
             let of_nodes = block.saturating_mul((layers.most as usize).saturating_pow(2));
             let among = Self::leaders(layers).alltoalls(&self.costs.far, of_nodes).into_iter();
             // Nodes may be of different sizes.
-            Self::each(within, among.filter(|way| way.form.partners().is_some()).collect())
+            Self::each(within, among.filter(|one| one.form.partners().is_some()).collect())
         });
         Self::all(self.crew.alltoalls(self.anywhere(), block), layered)
     }
@@ -298,7 +301,7 @@ impl Prices {
         &self,
         total: usize,
         operands: impl Into<Operands>,
-    ) -> Vec<Priced<Way<ReduceScatter>>> {
+    ) -> Algorithms<ReduceScatter> {
         let operands = operands.into();
         let near = &self.costs.near.combining(operands.class());
         let layered = self.layers_for(true).map(|layers| {
@@ -331,25 +334,25 @@ mod tests {
         let on = |nodes, most| Some(Layers { nodes, most, consecutive: true });
         for bytes in [8, 1024] {
             let layered = prices(on(8, 8));
-            assert!(matches!(layered.bcasts(bytes)[0].form, Way::Layered(_)));
-            assert!(matches!(layered.allreduces(bytes, false)[0].form, Way::Layered(_)));
-            assert!(matches!(layered.reduces(bytes, true)[0].form, Way::Layered(_)));
-            assert!(matches!(layered.allgathers(bytes)[0].form, Way::Layered(_)));
-            assert!(matches!(layered.reduce_scatters(bytes, true)[0].form, Way::Layered(_)));
+            assert!(matches!(layered.bcasts(bytes)[0].form, Algorithm::Layered(_)));
+            assert!(matches!(layered.allreduces(bytes, false)[0].form, Algorithm::Layered(_)));
+            assert!(matches!(layered.reduces(bytes, true)[0].form, Algorithm::Layered(_)));
+            assert!(matches!(layered.allgathers(bytes)[0].form, Algorithm::Layered(_)));
+            assert!(matches!(layered.reduce_scatters(bytes, true)[0].form, Algorithm::Layered(_)));
             let scans = layered.scans(bytes, false, OpClass::Vector);
-            assert!(matches!(scans[0].form, Way::Layered(_)));
-            assert!(matches!(layered.gathers(bytes)[0].form, Way::Layered(_)));
-            assert!(matches!(layered.scatters(bytes)[0].form, Way::Layered(_)));
+            assert!(matches!(scans[0].form, Algorithm::Layered(_)));
+            assert!(matches!(layered.gathers(bytes)[0].form, Algorithm::Layered(_)));
+            assert!(matches!(layered.scatters(bytes)[0].form, Algorithm::Layered(_)));
         }
-        assert!(matches!(prices(on(8, 8)).alltoalls(8)[0].form, Way::Layered(_)));
-        assert!(matches!(prices(on(8, 8)).barriers()[0].form, Way::Layered(_)));
+        assert!(matches!(prices(on(8, 8)).alltoalls(8)[0].form, Algorithm::Layered(_)));
+        assert!(matches!(prices(on(8, 8)).barriers()[0].form, Algorithm::Layered(_)));
         // The blocks of two nodes for each other are more than 32 bits count.
         let many = Prices { crew: Crew { ranks: 1 << 18, share: 1.0 }, ..prices(on(2, 1 << 17)) };
-        assert!(matches!(many.alltoalls(8)[0].form, Way::Form(_)));
+        assert!(matches!(many.alltoalls(8)[0].form, Algorithm::Form(_)));
         // On one node, or with a rank on each, there are none.
         for layers in [None, on(64, 1)] {
             let all = prices(layers).allreduces(8, true);
-            assert!(all.iter().all(|way| matches!(way.form, Way::Form(_))));
+            assert!(all.iter().all(|one| matches!(one.form, Algorithm::Form(_))));
         }
     }
 
@@ -370,11 +373,11 @@ mod tests {
     #[test]
     fn nodes_whose_ranks_do_not_follow_each_other_keep_no_order() {
         let scattered = prices(Some(Layers { nodes: 8, most: 8, consecutive: false }));
-        let layered = |all: &[Priced<Way<AllreduceForm>>]| {
-            all.iter().any(|way| matches!(way.form, Way::Layered(_)))
+        let layered = |all: &[Priced<Algorithm<AllreduceForm>>]| {
+            all.iter().any(|one| matches!(one.form, Algorithm::Layered(_)))
         };
         assert!(layered(&scattered.allreduces(8, true)));
         assert!(!layered(&scattered.allreduces(8, false)));
-        assert!(scattered.allgathers(8).iter().all(|way| matches!(way.form, Way::Form(_))));
+        assert!(scattered.allgathers(8).iter().all(|one| matches!(one.form, Algorithm::Form(_))));
     }
 }

@@ -94,7 +94,7 @@ impl Staged {
         let block = len / n;
         let alone = bytes.saturating_mul(ranks as usize) <= ALONE_BYTES;
         let piece = if crew.share > 1.0 { SLOT_BYTES } else { bcast_piece(bytes) } as f64;
-        // What the longest way and all ranks move in and out, what they reduce, and how often ranks wait for each other.
+        // What the critical path and all ranks move in and out, what they reduce, and how often ranks wait for each other.
         let (moved, all_moved, reduced, all_reduced, switches) = match self {
             Self::Barrier => (0.0, 0.0, 0.0, 0.0, 1.0),
             // Others take a piece out while the root fills in the next one.

@@ -226,12 +226,12 @@ fn one_rank_that_stands_for_all_keeps_the_rules() {
         plan.wait()
     });
     assert_eq!(later, deadlock);
-    let wrong_way = four(|plan, place, own| {
+    let wrong_algorithm = four(|plan, place, own| {
         plan.send(place.right(1), Span::input(2))?;
         plan.recv(place.right(1), own)?;
         plan.wait()
     });
-    assert_eq!(wrong_way, deadlock);
+    assert_eq!(wrong_algorithm, deadlock);
     let phases = four(|plan, place, own| {
         plan.send(place.right(1), Span::input(2))?;
         plan.phase(1);

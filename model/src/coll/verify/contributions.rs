@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn order_and_number_are_told_apart() {
+    fn order_and_number_are_distinguished() {
         let mut all = Contributions::default();
         for (ranks, ordered, once) in [
             (&[0, 1, 2, 3][..], true, true),

@@ -105,7 +105,7 @@ impl Memory {
             self.insert(at, piece);
             at += piece.len;
         }
-        // What stands behind may go on where the last one ends.
+        // What comes next may go on where the last one ends.
         if let Some(behind) = self.pieces.remove(&at) {
             self.insert(at, behind);
         }

@@ -5,7 +5,7 @@ use super::{FORMAT, VERSION};
 /// Why records are no job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum JobError {
+pub enum JobRecordError {
     /// It is no record.
     Foreign,
     /// It has nothing in it.
@@ -34,7 +34,7 @@ pub enum JobError {
     },
 }
 
-impl std::fmt::Display for JobError {
+impl std::fmt::Display for JobRecordError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Foreign => write!(out, "this is no record: its `format` is not `{FORMAT}`"),
@@ -56,4 +56,4 @@ impl std::fmt::Display for JobError {
     }
 }
 
-impl std::error::Error for JobError {}
+impl std::error::Error for JobRecordError {}

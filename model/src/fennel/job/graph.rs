@@ -9,11 +9,11 @@ use std::collections::hash_map::Entry;
 
 use super::super::generate::rank_steps;
 use super::super::program::{Act, Program, TaskId};
-use super::super::source::Source;
-use super::{Collective, Job, JobError, Lengths, Own, RankRecord, Row, What};
+use super::super::source::StepSource;
+use super::{Collective, Job, JobRecordError, Lengths, Own, RankRecord, Row, What};
 
 /// Gives the steps of a collective.
-pub type Steps<'a> = dyn FnMut(&Collective) -> Result<Box<dyn Source>, String> + 'a;
+pub type Steps<'a> = dyn FnMut(&Collective) -> Result<Box<dyn StepSource>, String> + 'a;
 
 /// A communicator of the job, and which of its collectives: the series and the number in that.
 pub(super) type Place = (u32, u64, u64);
@@ -100,11 +100,11 @@ impl Job {
     ///
     /// # Errors
     /// When members disagree on a collective, or `steps` has none for it.
-    pub fn program(&self, steps: &mut Steps<'_>) -> Result<Program, JobError> {
+    pub fn program(&self, steps: &mut Steps<'_>) -> Result<Program, JobRecordError> {
         let mut program = Program::new(self.size());
         let mut names = Names::default();
         let recorded = self.recorded(&names);
-        let mut collectives: HashMap<Place, (Collective, Box<dyn Source>)> = HashMap::new();
+        let mut collectives: HashMap<Place, (Collective, Box<dyn StepSource>)> = HashMap::new();
         for record in &self.ranks {
             let mut rank = Rank {
                 number: record.rank,
@@ -141,7 +141,8 @@ impl Job {
                                     .map_or(Lengths::Even, |recorded| recorded.lengths(call.ranks));
                                 let mut call = Collective { bytes, lengths, ..call.clone() };
                                 let source = steps(&call);
-                                let source = source.map_err(|why| JobError::Collective { why })?;
+                                let source =
+                                    source.map_err(|why| JobRecordError::Collective { why })?;
                                 // The steps have what they need of the lengths, which may be many.
                                 call.lengths = Lengths::Even;
                                 entry.insert((call, source))
@@ -159,7 +160,7 @@ impl Job {
 }
 
 /// Members of a communicator call the same collective.
-fn agree(first: &Collective, call: &Collective) -> Result<(), JobError> {
+fn agree(first: &Collective, call: &Collective) -> Result<(), JobRecordError> {
     let same = first.name == call.name && first.root == call.root;
     if same {
         return Ok(());
@@ -168,7 +169,7 @@ fn agree(first: &Collective, call: &Collective) -> Result<(), JobError> {
         "members of one communicator call {} with root {} and {} with root {} at the same time",
         first.name, first.root, call.name, call.root
     );
-    Err(JobError::Collective { why })
+    Err(JobRecordError::Collective { why })
 }
 
 /// What a tag of the program is for.
@@ -230,7 +231,7 @@ impl Rank<'_> {
     /// A collective, in the call or, with the number of its end, beside what comes after.
     fn collective(
         &mut self,
-        source: &dyn Source,
+        source: &dyn StepSource,
         members: &[u32],
         (place, run): (Place, Option<u32>),
         names: &mut Names,

@@ -8,15 +8,15 @@ use crate::arg::{In, Out};
 use crate::entry::mpi;
 use crate::fault::Fault;
 use crate::handle::{Aint, Comm, Count, Datatype, Info, Op, Request};
-use crate::info;
 use crate::library::Library;
-use crate::p2p::check_room;
+use crate::library::infos;
+use crate::p2p::check_address;
 
 impl Library {
     /// A request that goes to an address, which is there. Its info is looked at and has no keys that we know.
     pub(super) fn prepared(&self, info: Info, request: Out<Request>) -> Result<Prepared, Fault> {
-        info::pairs_or_none(info)?;
-        check_room(request)?;
+        infos::pairs_or_none(info)?;
+        check_address(request)?;
         Ok(Prepared(request))
     }
 }

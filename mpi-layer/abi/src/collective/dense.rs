@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::generated::constants::MPI_COMM_WORLD;
 use crate::handle::{Comm, Datatype, Op, PREDEFINED};
 use crate::library::Library;
-use crate::op::Reduced;
+use crate::library::ops::Reduced;
 
 /// Whether two pieces of memory have no byte in common.
 #[inline(always)]

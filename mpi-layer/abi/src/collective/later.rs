@@ -8,12 +8,12 @@ use crate::arg::{In, Out};
 use crate::entry::mpi;
 use crate::fault::Fault;
 use crate::handle::{Aint, Comm, Count, Datatype, Op, Request};
-use crate::p2p::check_room;
+use crate::p2p::check_address;
 
 impl Started {
     /// A start whose request goes to an address, which is there.
     pub(super) fn at(request: Out<Request>) -> Result<Self, Fault> {
-        check_room(request)?;
+        check_address(request)?;
         Ok(Self(request))
     }
 }

@@ -4,19 +4,19 @@ use std::ffi::c_int;
 
 use super::store;
 use crate::arg::{In, Out};
-use crate::communicator::{check_room, give};
+use crate::communicator::{check_address, give};
 use crate::entry::mpi;
 use crate::fault::{Fault, fault};
 use crate::generated::constants::*;
 use crate::handle::{Comm, Info};
-use crate::info;
+use crate::library::infos;
 
 mpi! {
     fn MPI_Graph_create(comm_old: Comm, nnodes: c_int, indx: In<c_int>, edges: In<c_int>,
                         reorder: c_int, comm_graph: Out<Comm>) on comm_old |mpi| {
         let object = mpi.comm(comm_old)?;
         let (index, edges) = graph(nnodes, indx, edges)?;
-        check_room(comm_graph)?;
+        check_address(comm_graph)?;
         let made = object.comm.graph_create(&index, &edges, reorder != 0)?;
         give(mpi, made, &object, comm_graph)
     }
@@ -39,8 +39,8 @@ mpi! {
                      edges: Out<c_int>) on comm |mpi| {
         let object = mpi.comm(comm)?;
         let graph = object.comm.graph()?;
-        room(graph.size(), maxindex, "nodes")?;
-        room(graph.edges().len(), maxedges, "edges")?;
+        space(graph.size(), maxindex, "nodes")?;
+        space(graph.edges().len(), maxedges, "edges")?;
         store(graph.index(), indx)?;
         store(graph.edges(), edges)
     }
@@ -54,7 +54,7 @@ mpi! {
         on comm |mpi| {
         let object = mpi.comm(comm)?;
         let found = object.comm.graph()?.neighbors(rank)?;
-        room(found.len(), maxneighbors, "neighbours")?;
+        space(found.len(), maxneighbors, "neighbours")?;
         store(found, neighbors)
     }
 
@@ -67,8 +67,8 @@ mpi! {
         let (sources, destinations) = (sources.array(ins)?, destinations.array(outs)?);
         let of_sources = weights(sourceweights, ins)?;
         let of_destinations = weights(destweights, outs)?;
-        info::pairs_or_none(info)?;
-        check_room(comm_dist_graph)?;
+        infos::pairs_or_none(info)?;
+        check_address(comm_dist_graph)?;
         let made = object.comm.dist_graph_create_adjacent(
             (&sources, of_sources.as_deref()), (&destinations, of_destinations.as_deref()), reorder != 0,
         )?;
@@ -87,8 +87,8 @@ mpi! {
         }
         let destinations = destinations.array(edges)?;
         let weights = self::weights(weights, edges)?;
-        info::pairs_or_none(info)?;
-        check_room(comm_dist_graph)?;
+        infos::pairs_or_none(info)?;
+        check_address(comm_dist_graph)?;
         let made = object.comm.dist_graph_create(
             &sources, &degrees, (&destinations, weights.as_deref()), reorder != 0,
         )?;
@@ -148,14 +148,14 @@ fn weights(list: In<c_int>, count: usize) -> Result<Option<Vec<c_int>>, Fault> {
     }
 }
 
-fn room(count: usize, max: c_int, what: &str) -> Result<(), Fault> {
+fn space(count: usize, max: c_int, what: &str) -> Result<(), Fault> {
     if number(max, "the room")? >= count {
         return Ok(());
     }
     Err(fault(MPI_ERR_ARG, format!("there is room for {max} of {count} {what}")))
 }
 
-/// Stores as many edges as there is room for, with their weights if they have any and the program wants them.
+/// Stores as many edges as there is space for, with their weights if they have any and the program wants them.
 fn store_edges(
     (ranks, weights): (&[c_int], Option<&[c_int]>),
     max: usize,

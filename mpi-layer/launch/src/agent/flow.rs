@@ -6,22 +6,18 @@ use std::process::ChildStdin;
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
-use super::channel::Broken;
-use super::wire::{FromAgent, PIECE};
+use crate::protocol::channel::Broken;
+use crate::protocol::wire::{FromAgent, PIECE};
+use crate::protocol::{INPUT_CREDIT, OUTPUT_CREDIT};
 use crate::run::output::Stream;
-
-/// Bytes of output that an agent may send before the launcher grants more.
-pub(crate) const OUTPUT_ROOM: u32 = 256 << 10;
-/// Bytes of input that the launcher may send before the agent has passed them on.
-pub(crate) const INPUT_ROOM: u32 = 64 << 10;
 
 /// The pipes of the ranks' output.
 #[derive(Debug)]
 pub(super) struct Outflow {
     streams: Vec<Stream>,
     /// Bytes that may be sent.
-    room: u32,
-    /// Every rank has ended: a stream without bytes is over, whoever holds it open.
+    credit: u32,
+    /// Every rank has ended: a stream without bytes is over, even if it is held open.
     closing: bool,
 }
 
@@ -30,11 +26,11 @@ impl Outflow {
         for pipe in streams.iter().filter_map(|stream| stream.pipe.as_ref()) {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
-        Ok(Self { streams, room: OUTPUT_ROOM, closing: false })
+        Ok(Self { streams, credit: OUTPUT_CREDIT, closing: false })
     }
 
     pub(super) fn interest<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
-        if self.room > 0 {
+        if self.credit > 0 {
             let pipes = self.streams.iter().filter_map(|stream| stream.pipe.as_ref());
             fds.extend(pipes.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         }
@@ -42,7 +38,7 @@ impl Outflow {
 
     /// The launcher has written so many bytes.
     pub(super) fn grant(&mut self, bytes: u32) {
-        self.room = self.room.saturating_add(bytes).min(OUTPUT_ROOM);
+        self.credit = self.credit.saturating_add(bytes).min(OUTPUT_CREDIT);
     }
 
     pub(super) fn close(&mut self) {
@@ -62,13 +58,13 @@ impl Outflow {
     pub(super) fn step(&mut self, mut send: impl FnMut(FromAgent)) {
         let mut space = [0; PIECE];
         for stream in &mut self.streams {
-            while self.room > 0 {
+            while self.credit > 0 {
                 let Some(pipe) = &stream.pipe else { break };
-                let most = space.len().min(self.room as usize);
+                let most = space.len().min(self.credit as usize);
                 match rustix::io::read(pipe, &mut space[..most]) {
                     Ok(0) => stream.pipe = None,
                     Ok(n) => {
-                        self.room -= n as u32;
+                        self.credit -= n as u32;
                         let bytes = space[..n].to_vec();
                         let (rank, is_error) = (stream.rank, stream.is_error);
                         send(FromAgent::Output { rank, is_error, bytes });
@@ -92,7 +88,7 @@ pub(super) struct Inflow {
     pipe: Option<OwnedFd>,
     pending: Vec<u8>,
     ended: bool,
-    /// Bytes that the launcher has not been told of.
+    /// Bytes that were not reported to the launcher.
     taken: u32,
 }
 
@@ -113,7 +109,7 @@ impl Inflow {
 
     /// Input has come.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        if self.pending.len() + bytes.len() > INPUT_ROOM as usize {
+        if self.pending.len() + bytes.len() > INPUT_CREDIT as usize {
             return Err(Broken::Unexpected("more input than it may"));
         }
         self.pending.extend_from_slice(bytes);

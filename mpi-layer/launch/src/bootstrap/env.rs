@@ -19,7 +19,7 @@ pub(crate) const PMIX_NAMESPACE: &str = "PMIX_NAMESPACE";
 pub(crate) const JOB_FD: &str = "BOWLINE_JOB_FD";
 /// The job's id, hexadecimal.
 pub(crate) const JOB_ID: &str = "BOWLINE_JOB_ID";
-/// Id of the node's memory in hexadecimal: tells the launcher its own ranks' processes.
+/// Id of the node's memory in hexadecimal: shows the launcher its own ranks' processes.
 pub(crate) const NODE_ID: &str = "BOWLINE_NODE_ID";
 /// Rank on the node.
 pub(crate) const LOCAL_RANK: &str = "BOWLINE_LOCAL_RANK";

@@ -10,7 +10,7 @@
 //! Ranks of a node that are in different pid namespaces give each other their pidfds after the last
 //! barrier ([`pidfds`](super::pidfds)).
 //!
-//! Who shares a node is told by the manager (`PMI_process_mapping`, or the local peers of PMIx);
+//! Which ranks share a node is known from the manager (`PMI_process_mapping`, or the local peers of PMIx);
 //! where it does not say, by host name and boot id, which every rank then publishes.
 
 use crate::pmi::{Client, NodeMapping, PmiError};
@@ -62,7 +62,7 @@ pub(super) fn join_pmix(need: &Need) -> Result<Bootstrap, BootError> {
     join_by(Manager { rank, size, locals, kvs: Box::new(pmix) }, need)
 }
 
-/// What a manager has told.
+/// What is known from a manager.
 struct Manager {
     rank: u32,
     size: u32,

@@ -1,4 +1,4 @@
-//! What the ranks of a job tell each other at the start: keys and values, and a barrier.
+//! What the ranks of a job exchange at the start: keys and values, and a barrier.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ pub trait Kvs: Send + std::fmt::Debug {
         None
     }
 
-    /// Tells the manager that this rank ends in order.
+    /// Reports to the manager that this rank ends in order.
     /// [`Bootstrap::finalize`](super::Bootstrap::finalize) calls it.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Client {
         match ask(self) {
             Ok(number) => Some(number),
             Err(error) => {
-                tracing::debug!(%error, "the process manager does not tell {what}");
+                tracing::debug!(%error, "the process manager does not say {what}");
                 None
             }
         }

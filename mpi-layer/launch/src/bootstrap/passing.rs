@@ -17,7 +17,7 @@ use rustix::net::{
 /// needs to run once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between two attempts for which there was no room.
+/// Between two attempts for which there was no space.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
 
 /// A socket that others connect to, which does not block.

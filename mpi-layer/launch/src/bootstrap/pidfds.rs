@@ -10,7 +10,7 @@
 //!    barrier, so that nobody connects in vain.
 //! 2. Of two listeners, the lower one connects. So both know, after the barrier, how many they have
 //!    to meet, and no further barrier is needed.
-//! 3. Whoever does not come in time is not watched. It is not taken for dead.
+//! 3. A rank that does not come in time is not watched. It is not taken for dead.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;

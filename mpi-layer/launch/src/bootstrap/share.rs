@@ -210,7 +210,7 @@ fn serve(job: &JobMemory, socket: &Listener, stop: &OwnedFd) {
         });
         match given {
             Ok(()) => {}
-            // It may have room later, and whoever waits here has a time limit.
+            // It may have space later, and this wait has a time limit.
             Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)) => {
                 tracing::warn!(%error, "cannot serve the node's memory by its socket now");
                 std::thread::sleep(passing::PAUSE);

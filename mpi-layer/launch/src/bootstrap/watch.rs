@@ -1,8 +1,8 @@
 //! Knowledge of deaths where no launcher marks them: each rank holds a pidfd of every other rank
 //! of its node and looks now and then.
 //!
-//! A pidfd names one process as long as it is open, and becomes readable when that ends, whoever reaps
-//! it. The end of a rank that did not finalise is its death; the bit in the job's memory then tells
+//! A pidfd names one process as long as it is open, and becomes readable when that ends, in any process, whichever reaps
+//! it. The end of a rank that did not finalise is its death; the bit in the job's memory then notifies
 //! everybody else, also those who do not look.
 //!
 //! 1. A rank is dead only if its pidfd says so, or if the kernel says that there is no process of its

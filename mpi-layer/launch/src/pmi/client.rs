@@ -199,11 +199,11 @@ impl Client {
         // Slurm reads requests of 1024 bytes, whatever it says of values.
         let around = "cmd=put kvsname= key= value=\n".len() + self.kvsname.len() + self.key_max;
         let value_max = self.value_max.min(REQUEST_MAX.saturating_sub(around));
-        let room = value_max.saturating_sub(HEAD) / 2;
-        if room == 0 {
+        let space = value_max.saturating_sub(HEAD) / 2;
+        if space == 0 {
             return Err(PmiError::Argument(key.into(), "the manager's values are too short"));
         }
-        let mut pieces = bytes.chunks(room);
+        let mut pieces = bytes.chunks(space);
         self.put(key, &first_piece(bytes, pieces.next().unwrap_or_default()))?;
         for (number, piece) in pieces.enumerate() {
             self.put(&piece_key(key, number + 1), &hex(piece))?;
@@ -260,7 +260,7 @@ impl Client {
         })
     }
 
-    /// Tells the manager that this rank ends in order.
+    /// Reports to the manager that this rank ends in order.
     ///
     /// # Errors
     /// When the manager is gone.
@@ -286,7 +286,7 @@ impl Client {
 /// Bytes of a request that every manager takes.
 const REQUEST_MAX: usize = 1000;
 
-/// Room for the length and the colon in front of the first piece.
+/// Space for the length and the colon in front of the first piece.
 const HEAD: usize = 24;
 
 fn piece_key(key: &str, number: usize) -> String {

@@ -3,7 +3,7 @@
 //! One server serves the ranks of one node, which it numbers from 0: those of the whole job, or,
 //! where a job runs on several nodes, those of one. In the second case what a rank puts is
 //! visible on its own node at once and on the others after the next barrier, when the nodes have
-//! exchanged it ([`Server::take_fresh`], [`Server::merge`], [`Server::release`]). It is not told
+//! exchanged it ([`Server::take_fresh`], [`Server::merge`], [`Server::release`]). It does not get
 //! time and starts nothing.
 //!
 //! # Life of a rank's connection
@@ -31,7 +31,7 @@ const STORE_MAX: usize = 256 << 20;
 
 /// What the caller has to do after a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ServerEvent {
     /// Send this line, newline included, to this rank.
     Reply {
         /// Rank.
@@ -106,7 +106,7 @@ pub struct Server {
 /// What concerns the other nodes.
 #[derive(Default)]
 struct Others {
-    /// [`Event::AllIn`] was given and [`Server::release`] has not come.
+    /// [`ServerEvent::AllIn`] was given and [`Server::release`] has not come.
     asked: bool,
     /// What ranks of this node have put since the last barrier.
     fresh: Vec<(Vec<u8>, Vec<u8>)>,
@@ -183,7 +183,7 @@ impl Server {
     }
 
     /// Takes one line of a rank, without its newline. A rank that does not exist is ignored.
-    pub fn line(&mut self, rank: u32, line: &[u8], events: &mut Vec<Event>) {
+    pub fn line(&mut self, rank: u32, line: &[u8], events: &mut Vec<ServerEvent>) {
         let Some(state) = self.ranks.get_mut(rank as usize) else {
             return;
         };
@@ -196,13 +196,14 @@ impl Server {
         }
     }
 
-    fn command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<Event>) {
+    fn command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<ServerEvent>) {
         let state = &mut self.ranks[rank as usize];
-        let mut reply = |line: String| events.push(Event::Reply { rank, line: line.into_bytes() });
+        let mut reply =
+            |line: String| events.push(ServerEvent::Reply { rank, line: line.into_bytes() });
         match (state.stage, command) {
             (_, Command::Abort { code, message }) => {
                 let message = String::from_utf8_lossy(message).into_owned();
-                events.push(Event::Abort { rank, code, message });
+                events.push(ServerEvent::Abort { rank, code, message });
             }
             (Stage::New, Command::Init { version: 1, .. }) => {
                 state.stage = Stage::Open;
@@ -211,22 +212,23 @@ impl Server {
             (Stage::New, Command::Init { .. }) => {
                 reply("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=-1\n".into());
             }
-            (Stage::New, _) => events.push(Event::Violation {
+            (Stage::New, _) => events.push(ServerEvent::Violation {
                 rank,
                 what: "a request before the first one, which must be init".into(),
             }),
             (Stage::Closed, _) => {
-                events.push(Event::Violation { rank, what: "a request after finalize".into() });
+                events
+                    .push(ServerEvent::Violation { rank, what: "a request after finalize".into() });
             }
             (Stage::Open, command) => self.open_command(rank, command, events),
         }
     }
 
-    fn open_command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<Event>) {
+    fn open_command(&mut self, rank: u32, command: Command<'_>, events: &mut Vec<ServerEvent>) {
         let size = self.size;
         let line = match command {
             Command::Init { .. } => {
-                return events.push(Event::Violation { rank, what: "a second init".into() });
+                return events.push(ServerEvent::Violation { rank, what: "a second init".into() });
             }
             Command::GetMaxes => format!(
                 "cmd=maxes rc=0 kvsname_max={NAME_MAX} keylen_max={KEY_MAX} vallen_max={VALUE_MAX}\n"
@@ -257,7 +259,7 @@ impl Server {
             Command::Finalize => {
                 self.ranks[rank as usize].stage = Stage::Closed;
                 if self.others.is_some() {
-                    events.push(Event::Left { rank });
+                    events.push(ServerEvent::Left { rank });
                 }
                 b"cmd=finalize_ack rc=0\n".to_vec()
             }
@@ -271,10 +273,10 @@ impl Server {
             // Handled before.
             Command::Abort { .. } => return,
         };
-        events.push(Event::Reply { rank, line });
+        events.push(ServerEvent::Reply { rank, line });
     }
 
-    fn spawn_line(&mut self, rank: u32, line: &[u8], events: &mut Vec<Event>) {
+    fn spawn_line(&mut self, rank: u32, line: &[u8], events: &mut Vec<ServerEvent>) {
         let state = &mut self.ranks[rank as usize];
         let Some((total, so_far)) = &mut state.spawn else {
             return;
@@ -289,7 +291,7 @@ impl Server {
                 state.spawn = None;
                 if last {
                     let line = refused("spawn_result", "this_launcher_does_not_spawn_processes");
-                    events.push(Event::Reply { rank, line });
+                    events.push(ServerEvent::Reply { rank, line });
                 }
             }
         }
@@ -325,7 +327,7 @@ impl Server {
     }
 
     /// Takes in what a rank of another node has put. A key that is there already keeps its value,
-    /// and what would fill the store beyond its limit is left out, as a rank that puts it is told.
+    /// and what would fill the store beyond its limit is left out, which is reported to the rank that puts it.
     pub fn merge(&mut self, key: Vec<u8>, value: Vec<u8>) {
         let bytes = key.len() + value.len();
         if self.store.contains_key(&key) || self.stored_bytes + bytes > STORE_MAX {
@@ -336,7 +338,7 @@ impl Server {
     }
 
     /// Every node waits in the barrier, so it is over.
-    pub fn release(&mut self, events: &mut Vec<Event>) {
+    pub fn release(&mut self, events: &mut Vec<ServerEvent>) {
         if let Some(others) = &mut self.others {
             others.asked = false;
         }
@@ -350,7 +352,7 @@ impl Server {
         self.store.get(key).map(Vec::as_slice).ok_or("key_not_found")
     }
 
-    fn release_barrier(&mut self, events: &mut Vec<Event>) {
+    fn release_barrier(&mut self, events: &mut Vec<ServerEvent>) {
         let waits = |r: &RankState| r.in_barrier || r.presence == Presence::Dead;
         if !self.ranks.iter().all(waits) {
             return;
@@ -361,23 +363,23 @@ impl Server {
             Some(_) if !self.ranks.iter().any(|r| r.in_barrier) => {}
             Some(others) => {
                 if !std::mem::replace(&mut others.asked, true) {
-                    events.push(Event::AllIn);
+                    events.push(ServerEvent::AllIn);
                 }
             }
         }
     }
 
-    fn let_go(&mut self, events: &mut Vec<Event>) {
+    fn let_go(&mut self, events: &mut Vec<ServerEvent>) {
         for (rank, state) in self.ranks.iter_mut().enumerate() {
             if std::mem::take(&mut state.in_barrier) && state.presence == Presence::Running {
                 let line = b"cmd=barrier_out rc=0\n".to_vec();
-                events.push(Event::Reply { rank: rank as u32, line });
+                events.push(ServerEvent::Reply { rank: rank as u32, line });
             }
         }
     }
 
     /// The process of a rank has ended, in order or not.
-    pub fn gone(&mut self, rank: u32, dead: bool, events: &mut Vec<Event>) {
+    pub fn gone(&mut self, rank: u32, dead: bool, events: &mut Vec<ServerEvent>) {
         let Some(state) = self.ranks.get_mut(rank as usize) else {
             return;
         };
@@ -408,8 +410,8 @@ fn refused(reply: &str, why: &str) -> Vec<u8> {
     format!("cmd={reply} rc=-1 msg={why}\n").into_bytes()
 }
 
-fn violation(rank: u32, error: &ParseError, events: &mut Vec<Event>) {
-    events.push(Event::Violation { rank, what: error.to_string() });
+fn violation(rank: u32, error: &ParseError, events: &mut Vec<ServerEvent>) {
+    events.push(ServerEvent::Violation { rank, what: error.to_string() });
 }
 
 #[cfg(test)]

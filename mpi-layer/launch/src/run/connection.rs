@@ -17,13 +17,13 @@ pub(super) struct Connection {
     socket: OwnedFd,
     received: Vec<u8>,
     unsent: Vec<u8>,
-    /// Room to send is waited for.
-    waits_for_room: bool,
+    /// Space to send is waited for.
+    waits_to_write: bool,
 }
 
 impl Connection {
     pub(super) fn new(socket: OwnedFd) -> Self {
-        Self { socket, received: Vec::new(), unsent: Vec::new(), waits_for_room: false }
+        Self { socket, received: Vec::new(), unsent: Vec::new(), waits_to_write: false }
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
@@ -32,10 +32,10 @@ impl Connection {
 
     /// What to wait for, if that is something else than before: at first, what comes.
     pub(super) fn changed_interest(&mut self) -> Option<EventFlags> {
-        let wants_room = !self.unsent.is_empty();
-        let out = if wants_room { EventFlags::OUT } else { EventFlags::empty() };
-        let before = std::mem::replace(&mut self.waits_for_room, wants_room);
-        (before != wants_room).then_some(EventFlags::IN | out)
+        let wants_to_write = !self.unsent.is_empty();
+        let out = if wants_to_write { EventFlags::OUT } else { EventFlags::empty() };
+        let before = std::mem::replace(&mut self.waits_to_write, wants_to_write);
+        (before != wants_to_write).then_some(EventFlags::IN | out)
     }
 
     /// Sends a line, now or when the rank reads; false when it has left too many unread.

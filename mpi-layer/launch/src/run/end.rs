@@ -21,6 +21,26 @@ pub enum RankEnd {
 }
 
 impl RankEnd {
+    /// As an agent reports it.
+    pub(crate) const fn to_wire(self) -> (u8, i32) {
+        match self {
+            Self::Exited(code) => (0, code),
+            Self::Unfinalized(code) => (1, code),
+            Self::Killed(signal) => (2, signal),
+            Self::Unknown | Self::Lost => (3, 0),
+        }
+    }
+
+    /// How a rank has ended, as an agent reports it.
+    pub(crate) const fn from_wire(how: u8, code: i32) -> Self {
+        match how {
+            0 => Self::Exited(code),
+            1 => Self::Unfinalized(code),
+            2 => Self::Killed(code & 0x7f),
+            _ => Self::Unknown,
+        }
+    }
+
     /// From what the kernel says, and whether the rank was still part of the job.
     pub(super) fn of(status: &WaitIdStatus, joined: bool) -> Self {
         if let Some(signal) = status.terminating_signal() {

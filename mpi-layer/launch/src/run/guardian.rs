@@ -23,7 +23,7 @@ pub(crate) struct Guardian {
     pipe: File,
     pid: Pid,
     pidfd: OwnedFd,
-    /// Its end was told.
+    /// Its end was reported.
     is_gone: bool,
 }
 
@@ -64,7 +64,7 @@ impl Guardian {
         }
     }
 
-    /// Tells of a rank that has started.
+    /// Reports a rank that has started.
     pub(super) fn add(&mut self, rank: Pid) {
         if self.pipe.write_all(&rank.as_raw_pid().to_ne_bytes()).is_err() {
             self.has_ended();
@@ -76,7 +76,7 @@ impl Guardian {
         self.pidfd.as_fd()
     }
 
-    /// Somebody has killed it, which is told once. The job runs on: the kernel still ties the ranks
+    /// It was killed, which is reported once. The job runs on: the kernel still ties the ranks
     /// to the launcher.
     pub(super) fn has_ended(&mut self) {
         if !std::mem::replace(&mut self.is_gone, true) {

@@ -11,14 +11,14 @@
 //!
 //! 1. Everything that an agent sends is checked: ranks are of its own, end once, and send no more
 //!    output than was granted. An agent that does otherwise is lost.
-//! 2. The ranks of all hosts are told to start when all hosts have greeted or are lost: by then it
+//! 2. The ranks of all hosts are started when all hosts have greeted or are lost: by then it
 //!    is known which hosts are one machine and share its processors (see `processors`). An order
 //!    that comes before, for instance because a host is lost, does not wait for that: everybody is
-//!    told to start at once, those who have not greeted without binding, and then to obey.
+//!    ordered to start at once, those that have not greeted without binding, and then to obey.
 //! 3. A lost host's ranks are dead. Its command is killed; whether the processes there still run
 //!    cannot be known, but their agent ends them when it hears nothing from here.
 //! 4. A barrier is over when every host has said that its living ranks wait, or has none.
-//! 5. The loop ends when every host is done or lost. Then all are told goodbye.
+//! 5. The loop ends when every host is done or lost. Then all get a goodbye.
 
 mod input;
 mod output;
@@ -30,16 +30,16 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use super::node::Told;
+use super::node::Report;
 use super::place::place;
 use super::policy::{Order, Policy};
 use super::processors::{Machine, assign, from_bits};
 use super::signals::Signals;
 use super::supervise::{patience, stop_launcher};
 use super::{Bind, ExitReport, LaunchError, RankEnd, RunOptions, system};
-use crate::agent::channel::Broken;
-use crate::agent::wire::{FromAgent, ToAgent};
 use crate::pmi::NodeMapping;
+use crate::protocol::channel::Broken;
+use crate::protocol::wire::{FromAgent, ToAgent};
 use input::HostInput;
 use output::{Piece, Writer};
 use remote::{Remote, Stage};
@@ -113,7 +113,7 @@ struct Head {
     put_bytes: usize,
     grace: Duration,
     bind: Option<Bind>,
-    /// The ranks were told to start.
+    /// The ranks were ordered to start.
     has_started: bool,
 }
 
@@ -137,7 +137,7 @@ impl Head {
             for index in 0..self.remotes.len() {
                 self.listen(index, &mut orders);
             }
-            self.policy.look_at_the_clock(Instant::now(), &mut orders);
+            self.policy.check_timers(Instant::now(), &mut orders);
             for (index, bytes) in self.output.written() {
                 self.remotes[index].grant(bytes);
             }
@@ -146,9 +146,9 @@ impl Head {
             }
             // Ranks are consecutive, so rank 0 runs on the first host.
             self.input.step(&mut self.remotes[0]);
-            self.look_at_start(&orders);
+            self.check_start(&orders);
             self.obey(&mut orders);
-            self.look_at_barrier(&mut orders);
+            self.check_barrier(&mut orders);
             self.obey(&mut orders);
         }
         Ok(())
@@ -157,7 +157,7 @@ impl Head {
     fn wait(&mut self) -> Result<(), LaunchError> {
         let mut fds = vec![
             PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.output.news(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.output.progress(), PollFlags::IN),
         ];
         let mut next = self.policy.next_look();
         for remote in &self.remotes {
@@ -227,20 +227,20 @@ impl Head {
                 if self.policy.has_ended(own(rank)?) {
                     return Err(Broken::Unexpected("a rank's end a second time"));
                 }
-                let end = crate::agent::from_wire(how, code);
-                self.policy.told(Told::Ended { rank, end }, orders);
+                let end = RankEnd::from_wire(how, code);
+                self.policy.on_report(Report::Ended { rank, end }, orders);
             }
             (Stage::Running, FromAgent::Aborted { rank, code, message }) => {
                 let rank = own(rank)?;
-                self.policy.told(Told::Aborted { rank, code, message }, orders);
+                self.policy.on_report(Report::Aborted { rank, code, message }, orders);
             }
             (Stage::Running, FromAgent::Misbehaved { rank, what }) => {
                 let rank = own(rank)?;
-                self.policy.told(Told::Misbehaved { rank, what }, orders);
+                self.policy.on_report(Report::Misbehaved { rank, what }, orders);
             }
             (Stage::Running, FromAgent::Stuck { gone, waiting }) => {
                 let (gone, waiting) = (own(gone)?, own(waiting)?);
-                self.policy.told(Told::Stuck { gone, waiting }, orders);
+                self.policy.on_report(Report::Stuck { gone, waiting }, orders);
             }
             (Stage::Running, FromAgent::Left { rank }) => {
                 let rank = own(rank)?;
@@ -289,7 +289,7 @@ impl Head {
 
     /// Has the ranks started when all hosts have greeted, or when there are orders, which come
     /// after that.
-    fn look_at_start(&mut self, orders: &[Order]) {
+    fn check_start(&mut self, orders: &[Order]) {
         let greets = |remote: &Remote| remote.is_open() && remote.stage == Stage::Greeting;
         if self.has_started || (orders.is_empty() && self.remotes.iter().any(greets)) {
             return;
@@ -311,7 +311,7 @@ impl Head {
                 Order::Kill => ToAgent::Kill,
                 Order::Dead(rank) => {
                     for remote in self.remotes.iter_mut().filter(|r| !r.ranks.contains(&rank)) {
-                        remote.tell(&ToAgent::Dead { rank });
+                        remote.send(&ToAgent::Dead { rank });
                     }
                     continue;
                 }
@@ -320,21 +320,21 @@ impl Head {
                     continue;
                 }
             };
-            self.remotes.iter_mut().for_each(|remote| remote.tell(&message));
+            self.remotes.iter_mut().for_each(|remote| remote.send(&message));
         }
         // An error here is found again when the agent is listened to.
         self.remotes.iter_mut().for_each(Remote::flush);
     }
 
-    /// Stops ranks and launcher. The agents are told, since they would take a launcher that says
+    /// Stops ranks and launcher. The agents are notified, since they would take a launcher that says
     /// nothing for a lost one.
     fn stop(&mut self) {
-        self.remotes.iter_mut().for_each(|remote| remote.tell(&ToAgent::Stop));
+        self.remotes.iter_mut().for_each(|remote| remote.send(&ToAgent::Stop));
         self.flush_all(Instant::now() + Duration::from_secs(1));
         stop_launcher();
         for remote in &mut self.remotes {
             remote.forgive();
-            remote.tell(&ToAgent::Signal(libc::SIGCONT));
+            remote.send(&ToAgent::Signal(libc::SIGCONT));
         }
     }
 
@@ -351,7 +351,7 @@ impl Head {
     }
 
     /// Ends a barrier that is complete, or the job when it cannot be.
-    fn look_at_barrier(&mut self, orders: &mut Vec<Order>) {
+    fn check_barrier(&mut self, orders: &mut Vec<Order>) {
         let Some(waiting) = self.remotes.iter().find(|r| r.is_open() && r.all_in) else {
             return;
         };
@@ -362,7 +362,7 @@ impl Head {
         };
         let size = self.remotes.last().map_or(0, |remote| remote.ranks.end);
         if let (Some(waiting), Some(gone)) = (waiting, (0..size).find(has_left)) {
-            return self.policy.told(Told::Stuck { gone, waiting }, orders);
+            return self.policy.on_report(Report::Stuck { gone, waiting }, orders);
         }
         let is_in = |remote: &Remote| {
             remote.all_in || remote.ranks.clone().all(|rank| self.policy.has_ended(rank))
@@ -379,15 +379,15 @@ impl Head {
         let frames: Arc<[u8]> = frames.into();
         for remote in &mut self.remotes {
             remote.all_in = false;
-            remote.tell_all(&frames);
-            remote.tell(&ToAgent::BarrierOut);
+            remote.send_all(&frames);
+            remote.send(&ToAgent::BarrierOut);
         }
     }
 
-    /// Tells the agents that the job is over and waits a while for their commands to end.
+    /// Lets the agents know that the job is over and waits a while for their commands to end.
     fn say_goodbye(&mut self) {
         let until = Instant::now() + GOODBYE;
-        self.remotes.iter_mut().for_each(|remote| remote.tell(&ToAgent::Bye));
+        self.remotes.iter_mut().for_each(|remote| remote.send(&ToAgent::Bye));
         self.flush_all(until);
         while Instant::now() < until && self.remotes.iter_mut().any(|r| !r.has_left()) {
             std::thread::sleep(Duration::from_millis(1));

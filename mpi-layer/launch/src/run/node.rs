@@ -1,6 +1,6 @@
 //! The ranks of one node while they run: their processes, their PMI connections, their memory.
 //!
-//! It does what it is told and reports what happens as [`Told`]; what a failure means for the job
+//! It does what it is ordered and reports what happens as [`Report`]; what a failure means for the job
 //! is decided elsewhere ([`Policy`](super::policy::Policy)), on this machine or on that of the
 //! launcher. It never waits by itself: its owner waits for the descriptor of [`Node::interest`], behind
 //! which are all those of the ranks, so that an event costs the same with a thousand ranks as with one.
@@ -23,7 +23,7 @@ use super::guardian::Guardian;
 use super::sessions;
 use super::spawn::{Share, Started, reap};
 use super::{LaunchError, system};
-use crate::pmi::{Event, Server};
+use crate::pmi::{Server, ServerEvent};
 
 /// Waits for requests and ends of ranks and for the end of the guardian.
 fn wait_for(ranks: &[Started], guardian: &Guardian) -> rustix::io::Result<OwnedFd> {
@@ -46,7 +46,7 @@ struct Rank {
 
 /// What has happened. Ranks are those of the whole job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum Report {
     /// A rank has ended.
     Ended { rank: u32, end: RankEnd },
     /// A rank asks for the end of the job.
@@ -110,7 +110,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// # Errors
-    /// When the system has no room to wait for all of them; what was started is ended then.
+    /// When the system has no space to wait for all of them; what was started is ended then.
     pub(crate) fn new(
         share: Share,
         job: JobMemory,
@@ -145,7 +145,7 @@ impl Node {
 
     /// Does what there is to do. Requests come before ends: a rank's last words are heard before
     /// its death.
-    pub(crate) fn act(&mut self, told: &mut Vec<Told>) {
+    pub(crate) fn act(&mut self, reports: &mut Vec<Report>) {
         let mut events = Vec::with_capacity(EVENTS);
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let found = rustix::buffer::spare_capacity(&mut events);
@@ -156,12 +156,12 @@ impl Node {
         let ready: Vec<Ready> = events.into_iter().map(|event| Ready::of(event.data)).collect();
         for what in &ready {
             if let Ready::Pmi(index) = *what {
-                self.serve(index, told);
+                self.serve(index, reports);
             }
         }
         for what in ready {
             match what {
-                Ready::Ended(index) => self.ended(index, told),
+                Ready::Ended(index) => self.ended(index, reports),
                 Ready::Guardian => {
                     if let Some(guardian) = &mut self.guardian {
                         // One word, then nothing more is heard of it.
@@ -174,7 +174,7 @@ impl Node {
         }
     }
 
-    /// Waits for room in the connection of a rank, or does not any more.
+    /// Waits for space in the connection of a rank, or does not any more.
     fn update(&mut self, index: usize) {
         if let Some(pmi) = &mut self.ranks[index].pmi
             && let Some(flags) = pmi.changed_interest()
@@ -186,12 +186,12 @@ impl Node {
         }
     }
 
-    /// When [`look_at_the_clock`](Self::look_at_the_clock) has something to do.
+    /// When [`check_timers`](Self::check_timers) has something to do.
     pub(crate) fn next_look(&self) -> Option<Instant> {
         self.kill_at
     }
 
-    pub(crate) fn look_at_the_clock(&mut self, now: Instant) {
+    pub(crate) fn check_timers(&mut self, now: Instant) {
         if self.kill_at.is_some_and(|at| at <= now) {
             self.kill();
         }
@@ -251,10 +251,10 @@ impl Node {
     }
 
     /// The barrier of the job is over.
-    pub(crate) fn release(&mut self, told: &mut Vec<Told>) {
+    pub(crate) fn release(&mut self, reports: &mut Vec<Report>) {
         let mut events = Vec::new();
         self.server.release(&mut events);
-        self.handle(&mut events, told);
+        self.handle(&mut events, reports);
     }
 
     /// Every rank has ended: kills what they have left.
@@ -282,7 +282,7 @@ impl Node {
     }
 
     /// Reads a rank's requests and answers them.
-    fn serve(&mut self, index: usize, told: &mut Vec<Told>) {
+    fn serve(&mut self, index: usize, reports: &mut Vec<Report>) {
         let Some(pmi) = &mut self.ranks[index].pmi else {
             return;
         };
@@ -293,67 +293,67 @@ impl Node {
                 Some(Ok(Some(line))) => self.server.line(index as u32, &line, &mut events),
                 Some(Err(error)) => {
                     let what = error.to_string();
-                    events.push(Event::Violation { rank: index as u32, what });
+                    events.push(ServerEvent::Violation { rank: index as u32, what });
                 }
                 _ => break,
             }
-            self.handle(&mut events, told);
+            self.handle(&mut events, reports);
         }
         if closed {
             // Closing the descriptor ends the wait for it.
             self.ranks[index].pmi = None;
         }
         self.update(index);
-        self.look_for_a_stuck_barrier(told);
+        self.check_for_a_stuck_barrier(reports);
     }
 
-    fn handle(&mut self, events: &mut Vec<Event>, told: &mut Vec<Told>) {
+    fn handle(&mut self, events: &mut Vec<ServerEvent>, reports: &mut Vec<Report>) {
         for event in events.drain(..) {
             match event {
-                Event::Reply { rank, line } => {
+                ServerEvent::Reply { rank, line } => {
                     let Some(pmi) = &mut self.ranks[rank as usize].pmi else {
                         continue;
                     };
-                    let room = pmi.send(&line);
+                    let space = pmi.send(&line);
                     self.update(rank as usize);
-                    if !room {
+                    if !space {
                         let what = "it reads none of the PMI-1 replies that it asks for";
-                        self.misbehaved(rank, what.into(), told);
+                        self.misbehaved(rank, what.into(), reports);
                     }
                 }
-                Event::Abort { rank, code, message } => {
-                    told.push(Told::Aborted { rank: self.world(rank), code, message });
+                ServerEvent::Abort { rank, code, message } => {
+                    reports.push(Report::Aborted { rank: self.world(rank), code, message });
                 }
-                Event::Violation { rank, what } => {
+                ServerEvent::Violation { rank, what } => {
                     let what = format!("instead of a PMI-1 request it sent {what}");
-                    self.misbehaved(rank, what, told);
+                    self.misbehaved(rank, what, reports);
                 }
-                Event::Left { rank } => told.push(Told::Left { rank: self.world(rank) }),
-                Event::AllIn => told.push(Told::AllIn),
+                ServerEvent::Left { rank } => reports.push(Report::Left { rank: self.world(rank) }),
+                ServerEvent::AllIn => reports.push(Report::AllIn),
             }
         }
     }
 
     /// A rank that does not speak PMI-1 loses its connection, on which it would wait, and its
     /// life.
-    fn misbehaved(&mut self, local: u32, what: String, told: &mut Vec<Told>) {
+    fn misbehaved(&mut self, local: u32, what: String, reports: &mut Vec<Report>) {
         let rank = &mut self.ranks[local as usize];
         rank.pmi = None;
         let _ = kill_process_group(rank.pid, Signal::KILL);
-        told.push(Told::Misbehaved { rank: self.world(local), what });
+        reports.push(Report::Misbehaved { rank: self.world(local), what });
     }
 
-    fn look_for_a_stuck_barrier(&mut self, told: &mut Vec<Told>) {
+    fn check_for_a_stuck_barrier(&mut self, reports: &mut Vec<Report>) {
         if let Some((waiting, gone)) = self.server.stuck() {
             let (gone, waiting) = (self.world(gone), self.world(waiting));
-            told.push(Told::Stuck { gone, waiting });
+            reports.push(Report::Stuck { gone, waiting });
         }
     }
 
     /// The process of a rank has ended.
-    fn ended(&mut self, index: usize, told: &mut Vec<Told>) {
+    fn ended(&mut self, index: usize, reports: &mut Vec<Report>) {
         // What it said last may still be in the socket.
-        self.serve(index, told);
+        self.serve(index, reports);
         let local = index as u32;
         let state = self.job.control(local).and_then(|control| control.state());
         let joined = self.server.is_open(local) || state == Some(RankState::Attached);
@@ -375,8 +375,8 @@ impl Node {
         }
         let mut events = Vec::new();
         self.server.gone(local, end.is_failure(), &mut events);
-        told.push(Told::Ended { rank: self.world(local), end });
-        self.handle(&mut events, told);
-        self.look_for_a_stuck_barrier(told);
+        reports.push(Report::Ended { rank: self.world(local), end });
+        self.handle(&mut events, reports);
+        self.check_for_a_stuck_barrier(reports);
     }
 }

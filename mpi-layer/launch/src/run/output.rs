@@ -1,6 +1,6 @@
 //! Output with labels: a thread that copies the ranks' pipes line by line.
 //!
-//! A thread of its own, since whoever reads the launcher's output may be slow, and the launcher
+//! A thread of its own, since the reader of the launcher's output may be slow, and the launcher
 //! must hear of deaths meanwhile. It ends when every pipe has ended, or when the job has: a
 //! process that left the job may hold a pipe open for ever, so after the job's end only what is
 //! there already is copied.
@@ -136,10 +136,10 @@ impl Output {
         }
         let ended = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)
             .map_err(system("make an event counter"))?;
-        let told = rustix::io::dup(&ended).map_err(system("duplicate a descriptor"))?;
+        let ended_too = rustix::io::dup(&ended).map_err(system("duplicate a descriptor"))?;
         let thread = std::thread::Builder::new()
             .name("bowline-output".into())
-            .spawn(move || pump(streams, &told))
+            .spawn(move || pump(streams, &ended_too))
             .map_err(|source| LaunchError::System { act: "start the output thread", source })?;
         Ok(Self { thread, ended })
     }

@@ -1,5 +1,5 @@
-//! What the events of a job mean: which failure counts, who is told, when the job ends. Pure: it
-//! is told what happens and what time it is, and answers with orders.
+//! What the events of a job mean: which failure counts, who is notified, when the job ends. Pure: it
+//! gets what happens and what time it is, and answers with orders.
 //!
 //! # Phases
 //!
@@ -18,7 +18,7 @@
 use std::time::{Duration, Instant};
 
 use super::end::{Failure, RankEnd, harmless};
-use super::node::Told;
+use super::node::Report;
 use super::{OnFailure, RunOptions, say};
 
 /// Exit code of a job that ran out of time, as `timeout` has it.
@@ -54,7 +54,7 @@ pub(super) enum Order {
     End,
     /// Kill every rank.
     Kill,
-    /// This rank is dead: nodes that did not see it themselves are to be told.
+    /// This rank is dead: nodes that did not see it themselves are to be notified.
     Dead(u32),
 }
 
@@ -69,7 +69,7 @@ struct Whereabouts {
 #[derive(Debug)]
 pub(super) struct Policy {
     on_failure: OnFailure,
-    tell: bool,
+    prints_failure: bool,
     began: Instant,
     limit: Duration,
     deadline: Option<Instant>,
@@ -88,7 +88,7 @@ impl Policy {
         let size = size as usize;
         Self {
             on_failure: options.on_failure,
-            tell: options.tell,
+            prints_failure: options.prints_failure,
             began: now,
             limit: options.timeout.unwrap_or_default(),
             // A time beyond what the clock can count is no limit.
@@ -119,9 +119,9 @@ impl Policy {
     }
 
     /// Something has happened on a node. A rank must exist, and ends once.
-    pub(super) fn told(&mut self, told: Told, orders: &mut Vec<Order>) {
-        match told {
-            Told::Ended { rank, end } => {
+    pub(super) fn on_report(&mut self, report: Report, orders: &mut Vec<Order>) {
+        match report {
+            Report::Ended { rank, end } => {
                 self.ends[rank as usize] = Some(end);
                 if end.is_failure() {
                     orders.push(Order::Dead(rank));
@@ -132,7 +132,7 @@ impl Policy {
                     self.is_stuck(stuck, orders);
                 }
             }
-            Told::Aborted { rank, code, message } => {
+            Report::Aborted { rank, code, message } => {
                 let what = match message.as_str() {
                     "" => format!("has aborted the job with code {code}"),
                     message => format!("has aborted the job with code {code}: {message}"),
@@ -141,11 +141,11 @@ impl Policy {
                 self.fail(failure);
                 self.end_job(orders);
             }
-            Told::Misbehaved { rank, what } => {
+            Report::Misbehaved { rank, what } => {
                 let failure = self.of_rank(rank, 1, &format!("was ended: {what}"));
                 self.rank_failed(failure, orders);
             }
-            Told::Stuck { gone, waiting } => {
+            Report::Stuck { gone, waiting } => {
                 let until = self.stuck.and_then(|stuck| stuck.until);
                 let stuck = Stuck { gone, waiting, until };
                 if self.has_ended(gone) {
@@ -154,7 +154,7 @@ impl Policy {
                     self.stuck = Some(stuck);
                 }
             }
-            Told::Left { .. } | Told::AllIn => {}
+            Report::Left { .. } | Report::AllIn => {}
         }
     }
 
@@ -229,14 +229,14 @@ impl Policy {
         }
     }
 
-    /// When [`look_at_the_clock`](Self::look_at_the_clock) has something to do.
+    /// When [`check_timers`](Self::check_timers) has something to do.
     pub(super) fn next_look(&self) -> Option<Instant> {
         let stuck = self.stuck.map(|stuck| stuck.until.unwrap_or(self.began));
         let next = [self.deadline, stuck].into_iter().flatten().min();
         next.filter(|_| self.phase == Phase::Running)
     }
 
-    pub(super) fn look_at_the_clock(&mut self, now: Instant, orders: &mut Vec<Order>) {
+    pub(super) fn check_timers(&mut self, now: Instant, orders: &mut Vec<Order>) {
         if self.phase != Phase::Running {
             return;
         }
@@ -283,12 +283,12 @@ impl Policy {
         Failure::of_rank(rank, place.pid, host, code, what)
     }
 
-    /// Notes the first failure and tells it, unless nobody wants to hear.
+    /// Notes the first failure and prints it, unless that is not wanted.
     fn fail(&mut self, mut failure: Failure) {
         // Ranks and agents have a say in it.
         failure.sentence = harmless(&failure.sentence);
         if self.failure.is_none() && self.phase == Phase::Running {
-            if self.tell {
+            if self.prints_failure {
                 say(&failure.sentence);
             }
             self.failure = Some(failure);
@@ -341,13 +341,13 @@ mod tests {
     fn the_first_failure_counts_and_ends_the_job() {
         let mut policy = policy(OnFailure::Abort);
         let mut orders = Vec::new();
-        policy.told(Told::Ended { rank: 2, end: RankEnd::Killed(9) }, &mut orders);
+        policy.on_report(Report::Ended { rank: 2, end: RankEnd::Killed(9) }, &mut orders);
         assert_eq!(orders, [Order::Dead(2), Order::End]);
         orders.clear();
-        policy.told(Told::Ended { rank: 0, end: RankEnd::Exited(3) }, &mut orders);
+        policy.on_report(Report::Ended { rank: 0, end: RankEnd::Exited(3) }, &mut orders);
         policy.lost("b", 2..4, "it is silent", &mut orders);
         assert_eq!(orders, [Order::Dead(0), Order::Dead(3)]);
-        policy.told(Told::Ended { rank: 1, end: RankEnd::Exited(0) }, &mut orders);
+        policy.on_report(Report::Ended { rank: 1, end: RankEnd::Exited(0) }, &mut orders);
         assert!(policy.is_over());
         let (failure, ends) = policy.verdict();
         let failure = failure.unwrap();
@@ -374,7 +374,7 @@ mod tests {
     fn words_of_others_do_nothing_to_a_terminal() {
         let mut policy = policy(OnFailure::Abort);
         let message = "all\x1b]0;is\x07 well\r\nbowline: rank 3\u{9b}2J".into();
-        policy.told(Told::Aborted { rank: 2, code: 1, message }, &mut Vec::new());
+        policy.on_report(Report::Aborted { rank: 2, code: 1, message }, &mut Vec::new());
         let (failure, _) = policy.verdict();
         let sentence = failure.unwrap().sentence;
         assert!(!sentence.chars().any(char::is_control), "{sentence:?}");
@@ -383,18 +383,18 @@ mod tests {
 
     #[test]
     fn who_leaves_during_a_barrier_may_say_why() {
-        let stuck = Told::Stuck { gone: 0, waiting: 1 };
+        let stuck = Report::Stuck { gone: 0, waiting: 1 };
         let now = Instant::now();
         let ends = |end: Option<RankEnd>, on_failure| {
             let mut policy = policy(on_failure);
             let mut orders = Vec::new();
-            policy.told(stuck.clone(), &mut orders);
+            policy.on_report(stuck.clone(), &mut orders);
             assert!(policy.next_look().is_some_and(|at| at <= Instant::now()));
-            policy.look_at_the_clock(now, &mut orders);
+            policy.check_timers(now, &mut orders);
             assert_eq!((orders.len(), policy.next_look()), (0, Some(now + LAST_WORDS)));
             match end {
-                Some(end) => policy.told(Told::Ended { rank: 0, end }, &mut orders),
-                None => policy.look_at_the_clock(now + LAST_WORDS, &mut orders),
+                Some(end) => policy.on_report(Report::Ended { rank: 0, end }, &mut orders),
+                None => policy.check_timers(now + LAST_WORDS, &mut orders),
             }
             assert_eq!(orders.last(), Some(&Order::End));
             assert_eq!(policy.next_look(), None);
@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(orders, [Order::Signal(libc::SIGINT), Order::Stop, Order::Kill]);
         orders.clear();
         let late = Instant::now() + Duration::from_secs(60);
-        policy.look_at_the_clock(late, &mut orders);
+        policy.check_timers(late, &mut orders);
         assert_eq!((orders.len(), policy.next_look()), (0, None));
         assert_eq!(policy.verdict().0.unwrap().code, 130);
     }

@@ -2,7 +2,7 @@
 //!
 //! Hosts by name may be one machine: network namespaces, containers, or just two names. Each agent
 //! sees the same processors there and would bind its first rank to the first of them. So an agent
-//! tells what kernel it runs on and which processors it may use, and the launcher, which hears
+//! reports what kernel it runs on and which processors it may use, and the launcher, which gets that
 //! that of all, gives out the processors of each machine once for all its hosts.
 //!
 //! 1. Agents are on one machine when their kernels were booted together: the kernel draws a random
@@ -18,17 +18,12 @@
 use rustix::thread::CpuSet;
 
 use super::{Bind, LaunchError, system};
-
-/// Bytes of a set of processors as it travels: a bit for each, the lowest first.
-pub(crate) const SET_MAX: usize = CpuSet::MAX_CPU / 8;
-
-/// Longest name of a boot, in bytes; Linux uses 36.
-pub(crate) const BOOT_MAX: usize = 64;
+use crate::protocol::wire::{BOOT_MAX, SET_MAX};
 
 /// What is known of the machine that a host is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Machine {
-    /// The boot's name; empty where the kernel does not tell it, which equals no other.
+    /// The boot's name; empty where the kernel does not show it, which equals no other.
     pub(crate) boot: Vec<u8>,
     /// The processors that may be used, in order.
     pub(crate) cpus: Vec<u32>,

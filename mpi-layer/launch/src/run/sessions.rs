@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::bootstrap::env;
 
-/// What tells a process of a job on one node.
+/// What identifies a process of a job on one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     /// The launcher's session, which a process leaves to leave the job. 0 when its leader is
@@ -69,7 +69,7 @@ fn own_session() -> i32 {
 }
 
 /// Kills every process of the job: the groups that `leaders` lead, and those with its mark. The
-/// leaders must not have been reaped, or their numbers may belong to strangers.
+/// leaders must not have been reaped, or their numbers may belong to other processes.
 pub(super) fn kill_all(leaders: &[Pid], mark: &Mark) {
     for leader in leaders {
         // No such group: nobody is left in it.

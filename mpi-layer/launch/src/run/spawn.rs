@@ -281,7 +281,7 @@ impl ChildSetup {
     }
 }
 
-/// Makes room for the descriptors of a large job; returns the limit that the ranks are to have
+/// Makes space for the descriptors of a large job; returns the limit that the ranks are to have
 /// if it was changed.
 fn raise_descriptor_limit(ranks: u32) -> Option<Rlimit> {
     let limit = rustix::process::getrlimit(Resource::Nofile);

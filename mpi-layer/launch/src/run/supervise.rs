@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::end::signal_name;
-use super::node::{Node, Told};
+use super::node::{Node, Report};
 use super::output::Output;
 use super::policy::{Order, Policy};
 use super::signals::Signals;
@@ -52,7 +52,7 @@ impl Supervisor {
     }
 
     fn supervise(&mut self) -> Result<(), LaunchError> {
-        let mut told = Vec::new();
+        let mut reports = Vec::new();
         let mut orders = Vec::new();
         while !self.policy.is_over() {
             let ready = self.wait()?;
@@ -66,21 +66,21 @@ impl Supervisor {
                 terminal.step();
             }
             if ready.node {
-                self.node.act(&mut told);
+                self.node.act(&mut reports);
             }
-            self.judge(&mut told, &mut orders);
+            self.judge(&mut reports, &mut orders);
             self.obey(&mut orders);
             let now = Instant::now();
-            self.policy.look_at_the_clock(now, &mut orders);
-            self.node.look_at_the_clock(now);
+            self.policy.check_timers(now, &mut orders);
+            self.node.check_timers(now);
             self.obey(&mut orders);
         }
         Ok(())
     }
 
-    fn judge(&mut self, told: &mut Vec<Told>, orders: &mut Vec<Order>) {
-        for told in told.drain(..) {
-            self.policy.told(told, orders);
+    fn judge(&mut self, reports: &mut Vec<Report>, orders: &mut Vec<Order>) {
+        for report in reports.drain(..) {
+            self.policy.on_report(report, orders);
         }
     }
 
@@ -114,7 +114,7 @@ impl Supervisor {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         }
         fds.push(PollFd::from_borrowed_fd(self.node.interest(), PollFlags::IN));
-        // Nothing tells when the launcher comes to the terminal's foreground; it looks.
+        // Nothing reports when the launcher comes to the terminal's foreground; it polls.
         let look = matches!(interest, Some(None)).then_some(Duration::from_secs(1));
         let next = [self.policy.next_look(), self.node.next_look()].into_iter().flatten().min();
         match poll(&mut fds, patience(next, look).as_ref()) {

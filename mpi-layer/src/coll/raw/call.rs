@@ -5,12 +5,12 @@
 use std::rc::Rc;
 
 use super::edges::Side;
-use super::op::ReduceOp;
 use crate::coll::arena::Buffers;
 use crate::coll::run::Run;
 use crate::coll::spans::{Follow, Recorded};
 use crate::comm::Communicator;
 use crate::error::MpiError;
+use crate::op::reduce_op::ReduceOp;
 
 /// When a collective is done. Implemented by [`Now`], [`Later`] and [`Again`].
 pub trait Call: Copy + sealed::Opens {}

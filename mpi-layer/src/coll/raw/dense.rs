@@ -4,9 +4,9 @@
 
 use super::ReduceOp;
 use crate::coll::arena::Buffers;
-use crate::coll::engine::Operands;
 use crate::comm::Communicator;
 use crate::error::MpiError;
+use crate::op::operands::Operands;
 use bowline_model::coll::plan::Span;
 
 impl Communicator {
@@ -43,9 +43,9 @@ impl Communicator {
     ) -> Result<(), MpiError> {
         let root = self.root(root)?;
         let combine = |operands: Operands<'_>| op.call(&operands);
-        let room = if self.is_here(root) { len } else { 0 };
+        let space = if self.is_here(root) { len } else { 0 };
         // SAFETY: promised by the caller.
-        let buffers = unsafe { Buffers::at((send, len), (received, room)) };
+        let buffers = unsafe { Buffers::at((send, len), (received, space)) };
         self.reduce_spans(buffers, Span::input(len), op.reduction(&combine), root)
     }
 

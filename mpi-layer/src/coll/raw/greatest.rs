@@ -12,12 +12,12 @@ use bowline_model::coll::plan::Span;
 use super::call::Later;
 use super::call::sealed::{Open, Opens};
 use super::edges::{Side, Source};
-use crate::coll::engine::Operands;
 use crate::coll::items;
 use crate::coll::run::Run;
 use crate::comm::Communicator;
 use crate::error::MpiError;
 use crate::op::Max;
+use crate::op::operands::Operands;
 
 /// Numbers of which the greatest ones are looked for, or have been found.
 pub(crate) struct Greatest<const N: usize> {

@@ -3,9 +3,9 @@
 use super::call::Call;
 use super::call::sealed::Open;
 use super::edges::{Cut, Data, Source};
-use crate::coll::calls::length;
 use crate::comm::Communicator;
 use crate::error::MpiError;
+use crate::error::length;
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::plan::Span;
 

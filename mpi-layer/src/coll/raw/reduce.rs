@@ -4,10 +4,10 @@
 use super::call::sealed::Open;
 use super::edges::{Data, Side, Source, Target};
 use super::{Call, ReduceOp, same};
-use crate::coll::engine::Operands;
 use crate::coll::spans::Follow;
 use crate::comm::Communicator;
 use crate::error::MpiError;
+use crate::op::operands::Operands;
 use bowline_model::coll::blocks::{Blocks, Even, Packed};
 use bowline_model::coll::plan::{Space, Span};
 

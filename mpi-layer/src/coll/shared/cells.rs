@@ -5,12 +5,14 @@
 //! those of [`bowline_base::staging`]; waiting, sleepers and errors are as [`staged`](super::staged) has them.
 
 use super::Broken;
-use super::staged::{Passage, Sources, Staging, Terms};
+use super::staged::{Passage, Sources, Terms};
 use crate::coll::arena::Buffers;
-use crate::coll::engine::Operands;
 use crate::coll::spans::Reduction;
 use crate::comm::CommInner;
 use crate::error::MpiError;
+use crate::op::operands::Operands;
+use crate::shared_memory::Staging;
+use bowline_base::copy::copy_slice;
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::plan::Span;
 
@@ -20,7 +22,7 @@ const fn stride(len: usize) -> usize {
 }
 
 /// Bytes of a cell that blocks for each of some ranks take.
-pub(super) const fn room(ranks: u32, len: usize) -> usize {
+pub(super) const fn space(ranks: u32, len: usize) -> usize {
     stride(len).saturating_mul(ranks as usize)
 }
 
@@ -124,7 +126,7 @@ pub(super) fn collect(
         for from in 0..ranks {
             let out = &mut rows[from as usize * row..][..own.len()];
             match from == rank {
-                true => out.copy_from_slice(own),
+                true => copy_slice(own, out),
                 false => cell.get(from, 0, out),
             }
         }

@@ -1,10 +1,10 @@
-//! What rank 0 tells the others of the memory of a communicator: its address, the length of its key,
+//! What rank 0 sends the others about the memory of a communicator: its address, the length of its key,
 //! the key. What the others take from it is a peer's word and is checked.
 
 use bowline_base::words::ViewWords;
 use bowline_ucp::{Ep, Memory, RmaError, Worker};
 
-use super::Home;
+use crate::shared_memory::Home;
 
 /// Bytes of an offer; an empty one is zero.
 pub(crate) const BYTES: usize = 256;
@@ -51,7 +51,7 @@ pub(crate) fn parse(offer: &[u8; BYTES]) -> Option<(u64, &[u8])> {
     Some((number(ADDRESS), key))
 }
 
-/// Opens the memory that `offer` tells of.
+/// Opens the memory that `offer` describes.
 pub(crate) fn open(worker: &Worker, root: Ep, offer: &[u8; BYTES], len: usize) -> Option<Home> {
     let (address, key) = parse(offer)?;
     let key = worker.rkey_unpack(root, key).ok()?;

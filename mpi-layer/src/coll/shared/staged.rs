@@ -14,17 +14,14 @@ pub(super) mod halves;
 mod passage;
 pub(super) mod reads;
 
-use std::cell::{Cell, OnceCell, RefCell};
-
-use bowline_base::staging::{Geometry, Member, Progress};
-use bowline_base::sync::{LINE, Line};
-use bowline_base::view::View;
+use bowline_base::staging::{Geometry, StagingMember, StagingProgress};
+use bowline_base::sync::LINE;
 use bowline_base::words::ViewWords;
-use bowline_ucp::Worker;
 
-use super::{Broken, Damaged, Home, cells, unequal, wait, wake};
+use super::{Broken, StrayWrite, cells, unequal, wait, wake};
 use crate::comm::{CommInner, Communicator};
 use crate::error::MpiError;
+use crate::shared_memory::Staging;
 use crate::tags;
 
 /// Slots: how many steps a writer may be ahead.
@@ -45,13 +42,10 @@ const ALL_CELL_BYTES: usize = 64 << 10;
 
 /// How often a rank with a processor of its own looks for what another one states, before it waits otherwise. It takes
 /// some microseconds.
-const LOOKS_APART: u32 = 256;
+const POLLS_APART: u32 = 256;
 
-/// How finished steps are told: each one would cost as much as a short copy.
-const TELL_EVERY: usize = 4;
-
-/// Memory for contributions that are copied out, on lines.
-type Scratch = Vec<Line<[u8; LINE]>>;
+/// How often finished steps are published: each one would cost as much as a short copy.
+const PUBLISH_EVERY: usize = 4;
 
 /// The kinds of collectives, as ranks state them.
 pub(super) const BCAST: u8 = 1;
@@ -62,20 +56,6 @@ pub(super) const ALLREDUCE: u8 = 5;
 pub(super) const REDUCE: u8 = 6;
 pub(super) const REDUCE_SCATTER: u8 = 7;
 pub(super) const BARRIER: u8 = 8;
-
-/// The staging memory of a communicator, as one rank sees it.
-#[derive(Debug)]
-pub(crate) struct Staging {
-    home: Home,
-    /// Where it begins here.
-    start: *mut u8,
-    geometry: Geometry,
-    member: RefCell<Member>,
-    damaged: Cell<bool>,
-    scratch: RefCell<Scratch>,
-    /// How ranks read each other's memory, where that was asked for.
-    reads: OnceCell<reads::Reads>,
-}
 
 /// What a rank takes a collective to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +100,7 @@ enum Fits {
     /// All have stated the same.
     All,
     /// So far, but this has not happened yet.
-    Missing(Progress),
+    Missing(StagingProgress),
     /// One states something else.
     Not,
 }
@@ -148,7 +128,7 @@ pub(super) trait Transfer {
     fn read(&mut self, at: &Passage<'_>, step: usize) -> Result<(), Broken>;
 }
 
-/// One rank on its way through a collective.
+/// One rank in a collective.
 pub(super) struct Passage<'a> {
     staging: &'a Staging,
     pub(super) comm: &'a CommInner,
@@ -163,7 +143,7 @@ pub(super) struct Passage<'a> {
 
 /// The cells of a call.
 pub(super) struct CallCells<'a, 'v> {
-    member: &'a Member,
+    member: &'a StagingMember,
     memory: &'a ViewWords<'v>,
 }
 
@@ -183,7 +163,7 @@ impl CallCells<'_, '_> {
 
 /// The slot of a step.
 pub(super) struct Slot<'a, 'v> {
-    member: &'a Member,
+    member: &'a StagingMember,
     memory: &'a ViewWords<'v>,
     step: u64,
     /// Where the data of the step begins in it.
@@ -203,8 +183,9 @@ impl Slot<'_, '_> {
         at: usize,
         out: &mut [u8],
         past: bool,
-    ) -> Result<bool, Damaged> {
-        let is_there = self.member.is_there(self.memory, Progress::Written(from, self.step))?;
+    ) -> Result<bool, StrayWrite> {
+        let is_there =
+            self.member.is_there(self.memory, StagingProgress::Written(from, self.step))?;
         match is_there {
             true if past => self.member.get_past(self.memory, self.step, self.base + at, out),
             true => self.member.get(self.memory, self.step, self.base + at, out),
@@ -217,20 +198,24 @@ impl Slot<'_, '_> {
 /// Something that is waited for.
 struct Until<'a> {
     staging: &'a Staging,
-    what: Progress,
+    what: StagingProgress,
     /// The call, if all state it before this rank goes on.
     begins: Option<Terms>,
 }
 
 impl Until<'_> {
     /// A member that has stated another collective makes the call an error, even if other members have not stated theirs yet.
-    fn contradicted(&self, member: &Member, memory: &ViewWords<'_>) -> Result<(), Damaged> {
+    fn contradicted(
+        &self,
+        member: &StagingMember,
+        memory: &ViewWords<'_>,
+    ) -> Result<(), StrayWrite> {
         let Some(terms) = self.begins else { return Ok(()) };
         for rank in 0..self.staging.geometry.ranks {
-            if member.is_there(memory, Progress::Stated(rank, member.call()))?
+            if member.is_there(memory, StagingProgress::Stated(rank, member.call()))?
                 && !terms.agrees_with(member.stated(memory, rank))
             {
-                return Err(Damaged::call());
+                return Err(StrayWrite::call());
             }
         }
         Ok(())
@@ -240,10 +225,10 @@ impl Until<'_> {
 impl wait::Awaited for Until<'_> {
     fn of(&self) -> Option<u32> {
         match self.what {
-            Progress::Written(rank, _)
-            | Progress::Finished(rank, _)
-            | Progress::Stated(rank, _) => Some(rank),
-            Progress::Combined(_) => None,
+            StagingProgress::Written(rank, _)
+            | StagingProgress::Finished(rank, _)
+            | StagingProgress::Stated(rank, _) => Some(rank),
+            StagingProgress::Combined(_) => None,
         }
     }
 
@@ -253,14 +238,14 @@ impl wait::Awaited for Until<'_> {
         matches!(is_there, Ok(true) | Err(_))
     }
 
-    fn look(&self) -> Result<bool, Broken> {
-        let act = |member: &mut Member, memory: &ViewWords<'_>| {
-            member.look(memory)?;
+    fn poll(&self) -> Result<bool, Broken> {
+        let act = |member: &mut StagingMember, memory: &ViewWords<'_>| {
+            member.poll(memory)?;
             self.contradicted(member, memory)?;
             let is_there = member.is_there(memory, self.what)?;
             match self.what {
                 // The claim was overwritten.
-                Progress::Combined(step) if !is_there => member.can_claim(memory, step),
+                StagingProgress::Combined(step) if !is_there => member.can_claim(memory, step),
                 _ => Ok(is_there),
             }
         };
@@ -278,31 +263,6 @@ impl wait::Awaited for Until<'_> {
 }
 
 impl Staging {
-    fn new(worker: &Worker, home: Home, rank: u32, geometry: Geometry) -> Result<Self, MpiError> {
-        let start = home.with(worker, geometry.bytes(), |view| view.as_ptr())?;
-        let member = RefCell::new(Member::new(rank, geometry));
-        let (damaged, scratch, reads) = (Cell::new(false), RefCell::default(), OnceCell::new());
-        Ok(Self { home, start, geometry, member, damaged, scratch, reads })
-    }
-
-    /// Gives the memory, or the key, back.
-    pub(crate) fn release(&self, worker: &Worker) {
-        self.home.release(worker);
-        if let Some(reads) = self.reads.get() {
-            reads.release(worker);
-        }
-    }
-
-    /// Does something in the memory.
-    #[inline]
-    fn act<R>(&self, act: impl FnOnce(&mut Member, &ViewWords<'_>) -> R) -> R {
-        // SAFETY: the memory is as long as was asked for when its start was, and stays mapped until `release`, which is
-        // called when the communicator is dropped. No slice of it is ever made.
-        let view = unsafe { View::from_raw(self.start, self.geometry.bytes()) };
-        let memory = ViewWords::new(view).expect("memory that starts on a line was opened");
-        act(&mut self.member.borrow_mut(), &memory)
-    }
-
     /// Whether ranks have a processor each.
     pub(super) const fn is_apart(&self) -> bool {
         self.geometry.apart
@@ -316,7 +276,7 @@ impl Staging {
             BCAST | ALLGATHER | GATHER | REDUCE => len <= cell_bytes,
             // Of ranks that share processors one combines for all.
             ALLREDUCE => apart && len <= cell_bytes,
-            ALLTOALL => cells::room(ranks, len) <= cell_bytes,
+            ALLTOALL => cells::space(ranks, len) <= cell_bytes,
             _ => false,
         }
     }
@@ -351,15 +311,21 @@ impl Staging {
                 self.abandon(comm);
                 return Err(unequal(terms.len, other));
             }
-            Err(Broken::Other(error)) => return Err(error),
+            Err(Broken::Other(error)) => {
+                // No death, of which all learn: the steps of this rank are out of line with the others'.
+                if error.is_own() {
+                    self.abandon(comm);
+                }
+                return Err(error);
+            }
             Err(Broken::Memory(damaged)) => return Err(self.give_up(comm, damaged)),
         };
-        passage.tell(|member, memory| member.end(memory, steps as u64));
+        passage.publish(|member, memory| member.end(memory, steps as u64));
         outcome
     }
 
     #[cold]
-    fn give_up(&self, comm: &CommInner, damaged: Damaged) -> MpiError {
+    fn give_up(&self, comm: &CommInner, damaged: StrayWrite) -> MpiError {
         tracing::error!(%damaged, "the staging memory of a communicator is of no further use");
         self.abandon(comm);
         MpiError::MemoryOverwritten
@@ -374,20 +340,6 @@ impl Staging {
             sleepers(comm, member, memory)
         });
         wake(comm, wake_tag(comm), sleepers);
-    }
-
-    /// Lends memory of at least `len` bytes, on lines.
-    pub(super) fn with_scratch<R>(&self, len: usize, act: impl FnOnce(&mut [u8]) -> R) -> R {
-        // Taken out, since what is done with it may call back in.
-        let mut scratch = self.scratch.take();
-        if scratch.len() * LINE < len {
-            scratch.resize_with(len.div_ceil(LINE), || Line([0; LINE]));
-        }
-        let start = scratch.as_mut_ptr().cast::<u8>();
-        // SAFETY: lines of bytes lie side by side in the vector, which is ours until it is put back.
-        let done = act(unsafe { std::slice::from_raw_parts_mut(start, scratch.len() * LINE) });
-        self.scratch.replace(scratch);
-        done
     }
 }
 
@@ -419,7 +371,7 @@ fn wake_tag(comm: &CommInner) -> u64 {
 }
 
 /// The sleepers that the caller has to wake.
-fn sleepers(comm: &CommInner, member: &Member, memory: &ViewWords<'_>) -> Vec<u32> {
+fn sleepers(comm: &CommInner, member: &StagingMember, memory: &ViewWords<'_>) -> Vec<u32> {
     (0..comm.size).filter(|&rank| member.wakes(memory, rank)).collect()
 }
 

@@ -11,10 +11,10 @@ use crate::comm::CommInner;
 use crate::error::MpiError;
 
 /// Longest time between two looks of a sleeper at everything.
-const LOOK_PERIOD: Duration = Duration::from_millis(500);
+const CHECK_PERIOD: Duration = Duration::from_millis(500);
 
 /// Quick looks between two looks at everything, of a rank that yields.
-const LOOK_EVERY: u32 = 1 << 14;
+const CHECK_EVERY: u32 = 1 << 14;
 
 /// What a rank waits for.
 pub(super) trait Awaited {
@@ -27,7 +27,7 @@ pub(super) trait Awaited {
     fn is_over(&self) -> bool;
 
     /// The same after a look at everything.
-    fn look(&self) -> Result<bool, Broken>;
+    fn poll(&self) -> Result<bool, Broken>;
 
     /// Announces that this rank sleeps for it.
     fn announce(&self) -> Result<(), MpiError>;
@@ -42,11 +42,11 @@ pub(super) fn wait(comm: &CommInner, tag: u64, what: &impl Awaited) -> Result<()
     let ended = || {
         looks = looks.wrapping_add(1);
         comm.process.advance();
-        if !looks.is_multiple_of(LOOK_EVERY) {
+        if !looks.is_multiple_of(CHECK_EVERY) {
             return what.is_over();
         }
         // Rule 2.
-        found = what.look();
+        found = what.poll();
         !matches!(found, Ok(false))
     };
     let of = what.of().and_then(|rank| comm.group.world_rank(rank));
@@ -73,17 +73,17 @@ fn sleep(comm: &CommInner, tag: u64, what: &impl Awaited) -> Result<bool, Broken
         }
     };
     let (mut looked, mut found) = (Instant::now(), Ok(false));
-    worker.wait_until_within(LOOK_PERIOD, || {
+    worker.wait_until_within(CHECK_PERIOD, || {
         comm.process.advance();
         if worker.is_complete(id) || what.is_over() {
             return true;
         }
-        if looked.elapsed() < LOOK_PERIOD {
+        if looked.elapsed() < CHECK_PERIOD {
             return false;
         }
         // Rule 2.
         looked = Instant::now();
-        found = what.look();
+        found = what.poll();
         !matches!(found, Ok(false))
     });
     let withdrawn = what.withdraw();
@@ -91,10 +91,10 @@ fn sleep(comm: &CommInner, tag: u64, what: &impl Awaited) -> Result<bool, Broken
         // No message comes, or none that is of use.
         worker.cancel(id);
     } else {
-        // Whoever took the announcement back is about to send, unless that was a stray write.
+        // The rank that took the announcement back is about to send, unless that was a stray write.
         let asked = Instant::now();
-        worker.wait_until_within(LOOK_PERIOD, || {
-            worker.is_complete(id) || asked.elapsed() >= LOOK_PERIOD
+        worker.wait_until_within(CHECK_PERIOD, || {
+            worker.is_complete(id) || asked.elapsed() >= CHECK_PERIOD
         });
     }
     if !worker.is_complete(id) {

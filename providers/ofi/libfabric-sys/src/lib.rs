@@ -3,13 +3,13 @@
 //! The types, constants and exported functions are made by bindgen from the headers at build
 //! time; the functions that libfabric defines in its headers are in [`calls`], as plain Rust
 //! that goes through the objects' tables.
-//! It holds no policy and makes nothing safe: that is the work of whoever builds on it.
+//! It holds no policy and makes nothing safe: that is the work of the crate that uses it.
 //!
 //! **Building.** It needs the headers and libclang (`apt-get install libfabric-dev libclang-dev
 //! pkg-config`). libfabric's symbols are versioned, so a program that was built against the headers
 //! of 1.17 runs with the libraries of 1.17 and of 2.x. What exists in one of them only (buffered
-//! receives of 1.x, peer providers of 2.x) is in the bindings where the headers have it; whoever
-//! wants to build with both leaves it alone.
+//! receives of 1.x, peer providers of 2.x) is in the bindings where the headers have it; code that
+//! is to build with both does not use it.
 
 pub mod calls;
 

@@ -6,7 +6,7 @@ use std::ptr;
 use libfabric_sys as sys;
 
 use super::{MAX_PIECES, Net, Piece, Place, Refused, Remote};
-use crate::liveness::is_shortage;
+use crate::shortage::is_shortage;
 
 #[inline]
 fn posted(result: isize) -> Result<(), Refused> {

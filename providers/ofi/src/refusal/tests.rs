@@ -53,9 +53,9 @@ impl Side {
         self.iface.progress(&mut self.seen, 16);
     }
 
-    fn strangers(&self) -> u64 {
+    fn unknown_senders(&self) -> u64 {
         use bowline_base::counters::CounterGroup as _;
-        self.iface.counters().snapshot().value("strangers").expect("it is counted")
+        self.iface.counters().snapshot().value("unknown_senders").expect("it is counted")
     }
 }
 
@@ -76,8 +76,8 @@ fn talk(a: &mut Side, b: &mut Side) {
 }
 
 #[test]
-fn another_secret_is_an_error_at_whoever_asks() {
-    let _watchdog = Watchdog::start("ofi", "another_secret_is_an_error_at_whoever_asks");
+fn another_secret_is_an_error_of_the_side_that_connects() {
+    let _watchdog = Watchdog::start("ofi", "another_secret_is_an_error_of_the_side_that_connects");
     for provider in PROVIDERS {
         let Some(mut a) = Side::open(provider, 1) else { continue };
         let mut outsider = Side::open(provider, 2).expect("a second one");
@@ -92,7 +92,7 @@ fn another_secret_is_an_error_at_whoever_asks() {
         assert_eq!(late, Err(PostError::PeerFailed), "{provider}");
         assert_eq!(a.seen.messages, 0, "{provider}");
         assert!(a.iface.peers.is_empty(), "{provider}: an outsider became a peer");
-        assert!(a.strangers() > 0, "{provider}");
+        assert!(a.unknown_senders() > 0, "{provider}");
         let mut b = Side::open(provider, 1).expect("a third one");
         talk(&mut a, &mut b);
         talk(&mut b, &mut a);
@@ -149,7 +149,7 @@ fn an_outsider_at_the_port_leaves_nothing() {
                 Header { kind: Kind::Bye, id: 0, source: NOBODY, stamp: 0, taken: 0 }.pack().into(),
             );
         }
-        let (before, heard, count) = (a.strangers(), a.seen.messages, messages.len() as u64);
+        let (before, heard, count) = (a.unknown_senders(), a.seen.messages, messages.len() as u64);
         for message in &messages {
             let start = message.as_ptr().cast_mut();
             let piece = Piece { start, len: message.len(), desc: std::ptr::null_mut() };
@@ -160,7 +160,7 @@ fn an_outsider_at_the_port_leaves_nothing() {
                 a.progress();
             }
         }
-        while a.strangers() < before + count {
+        while a.unknown_senders() < before + count {
             outsider.progress();
             a.progress();
             assert!(a.iface.refusals.going.len() <= AT_ONCE, "{provider}");

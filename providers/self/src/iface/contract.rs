@@ -2,13 +2,12 @@
 
 use std::os::fd::BorrowedFd;
 
-use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    RkeyId, SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
+    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle,
+    MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink,
+    Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::{Body, INLINE_BYTES, MYSELF, Missing, SelfIface};
@@ -17,28 +16,12 @@ use crate::md::Domain;
 impl MemoryDomain for SelfIface {
     lacks! { mem_expose puts_end_last }
 
+    forward! { [this => this.domain.memory] mem_alloc mem_register mem_lend mem_view mem_release }
+
+    forward! { [this => this.domain] rkey_release }
+
     fn md_attr(&self) -> MdAttr {
         Domain::attr()
-    }
-
-    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.domain.memory.alloc("allocate memory of the self transport", len)
-    }
-
-    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        Ok(self.domain.memory.register(memory))
-    }
-
-    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        Ok(self.domain.memory.lend(bytes))
-    }
-
-    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.domain.memory.view(handle)
-    }
-
-    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        self.domain.memory.release(handle)
     }
 
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
@@ -57,10 +40,6 @@ impl MemoryDomain for SelfIface {
         self.domain.reach(RemoteSlice { address: remote, rkey }, len).ok()
     }
 
-    fn rkey_release(&mut self, rkey: RkeyId) {
-        self.domain.close_key(rkey);
-    }
-
     fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
         let packed = self.domain.key_of(start, len)?;
         out.get_mut(..packed.len())?.copy_from_slice(&packed);
@@ -71,6 +50,9 @@ impl MemoryDomain for SelfIface {
 // SAFETY: both sides of an operation are here, and it is copied in the call that posts it.
 unsafe impl Iface for SelfIface {
     lacks! { explain }
+
+    // Its own methods of these names.
+    forward! { [this => this] connect disconnect am_zcopy invalidate }
 
     fn attr(&self) -> &IfaceAttr {
         &self.attr
@@ -84,16 +66,8 @@ unsafe impl Iface for SelfIface {
         Ok(self.identity.check(address)?)
     }
 
-    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
-        self.open_endpoint(address)
-    }
-
     fn source_of(&self, address: &[u8]) -> Option<Source> {
         self.identity.check(address).is_ok().then_some(MYSELF)
-    }
-
-    fn disconnect(&mut self, ep: EpId) {
-        self.close_endpoint(ep);
     }
 
     #[inline]
@@ -139,17 +113,6 @@ unsafe impl Iface for SelfIface {
         Ok(len)
     }
 
-    fn am_zcopy(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        payload: &[LocalSlice],
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.lend(ep, id, header, payload, token)
-    }
-
     fn flush(&mut self, ep: EpId, _token: Token) -> Result<Posted, PostError> {
         self.check_open(ep)?;
         Self::order_writes();
@@ -184,26 +147,22 @@ unsafe impl Iface for SelfIface {
         if self.waiters.is_empty() {
             return events + self.deliver(sink, budget - events);
         }
-        self.turn = !self.turn;
+        self.odd_call = !self.odd_call;
         let left = budget - events;
         let mut reported = 0;
-        if left > 1 || (left == 1 && self.turn) {
-            reported = self.tell_writable(sink);
+        if left > 1 || (left == 1 && self.odd_call) {
+            reported = self.report_writable(sink);
         }
         let kept = u32::from(reported == 0 && left > 1);
         events += reported + self.deliver(sink, left - reported - kept);
         if reported == 0 && events < budget {
-            events += self.tell_writable(sink);
+            events += self.report_writable(sink);
         }
         events
     }
 
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
         self.check_open(ep)
-    }
-
-    fn invalidate(&mut self, ep: EpId) {
-        self.fail_endpoint(ep);
     }
 
     fn all_sent(&mut self) -> bool {

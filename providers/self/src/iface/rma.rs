@@ -1,7 +1,9 @@
 //! One-sided operations, all complete in the call.
 
+use bowline_base::copy::copy_overlapping;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
+use bowline_uct::runtime::bytes_of;
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted,
     RemoteSlice, Token,
@@ -9,64 +11,12 @@ use bowline_uct::{
 
 use super::{Missing, SelfIface};
 
-/// The bytes of all pieces.
-fn total(pieces: &[LocalSlice], max_iov: usize) -> Result<usize, PostError> {
-    if pieces.len() > max_iov {
-        return Err(PostError::BadArgument);
-    }
-    pieces
-        .iter()
-        .try_fold(0_usize, |sum, piece| sum.checked_add(piece.len()))
-        .ok_or(PostError::TooLong)
-}
-
 impl SelfIface {
     /// Orders the worker's writes to its own memory for readers on other threads.
     #[inline]
     pub(super) fn order_writes() {
         // Release: pairs with the acquire load of whatever such a reader waits for.
         fence(Ordering::Release);
-    }
-
-    pub(super) fn put_pieces(
-        &mut self,
-        ep: EpId,
-        from: &[LocalSlice],
-        to: RemoteSlice,
-    ) -> Result<Posted, PostError> {
-        self.check_open(ep)?;
-        let len = total(from, self.attr.limits.put.max_iov)?;
-        let to = self.domain.reach(to, len)?;
-        let mut offset = 0;
-        for piece in from {
-            // SAFETY: `offset + piece.len() <= len` bytes are inside `to`; the piece is readable
-            // by the contract of zcopy. `copy` allows the two to overlap, which memory of one
-            // process may.
-            unsafe { std::ptr::copy(piece.as_ptr(), to.as_ptr().add(offset), piece.len()) };
-            offset += piece.len();
-        }
-        self.counters.puts += 1;
-        Ok(Posted::Done)
-    }
-
-    pub(super) fn get_pieces(
-        &mut self,
-        ep: EpId,
-        to: &[LocalSlice],
-        from: RemoteSlice,
-    ) -> Result<Posted, PostError> {
-        self.check_open(ep)?;
-        let len = total(to, self.attr.limits.get.max_iov)?;
-        let from = self.domain.reach(from, len)?;
-        let mut offset = 0;
-        for piece in to {
-            // SAFETY: `offset + piece.len() <= len` bytes are inside `from`; the piece is
-            // writable by the contract of zcopy. `copy` allows the two to overlap.
-            unsafe { std::ptr::copy(from.as_ptr().add(offset), piece.as_ptr(), piece.len()) };
-            offset += piece.len();
-        }
-        self.counters.gets += 1;
-        Ok(Posted::Done)
     }
 
     pub(super) fn atomic(
@@ -108,7 +58,7 @@ impl OneSided for SelfIface {
         }
         // Packed where it belongs: there is no buffer between.
         let len = pack(self.domain.reach(to, max_len)?);
-        assert!(len <= max_len, "pack returns how much of the room it was given it has filled");
+        assert!(len <= max_len, "pack returns how much of the space it was given it has filled");
         self.counters.puts += 1;
         Ok(len)
     }
@@ -120,7 +70,19 @@ impl OneSided for SelfIface {
         to: RemoteSlice,
         _token: Token,
     ) -> Result<Posted, PostError> {
-        self.put_pieces(ep, from, to)
+        self.check_open(ep)?;
+        let len = bytes_of(from, &self.attr.limits.put)?;
+        let to = self.domain.reach(to, len)?;
+        let mut offset = 0;
+        for piece in from {
+            // SAFETY: `offset + piece.len() <= len` bytes are inside `to`; the piece is readable
+            // by the contract of zcopy. The two may
+            // overlap, as memory of one process may.
+            unsafe { copy_overlapping(piece.as_ptr(), to.as_ptr().add(offset), piece.len()) };
+            offset += piece.len();
+        }
+        self.counters.puts += 1;
+        Ok(Posted::Done)
     }
 
     fn put_notify(
@@ -164,7 +126,18 @@ impl OneSided for SelfIface {
         from: RemoteSlice,
         _token: Token,
     ) -> Result<Posted, PostError> {
-        self.get_pieces(ep, to, from)
+        self.check_open(ep)?;
+        let len = bytes_of(to, &self.attr.limits.get)?;
+        let from = self.domain.reach(from, len)?;
+        let mut offset = 0;
+        for piece in to {
+            // SAFETY: `offset + piece.len() <= len` bytes are inside `from`; the piece is
+            // writable by the contract of zcopy. The two may overlap.
+            unsafe { copy_overlapping(from.as_ptr().add(offset), piece.as_ptr(), piece.len()) };
+            offset += piece.len();
+        }
+        self.counters.gets += 1;
+        Ok(Posted::Done)
     }
 
     fn atomic_post(

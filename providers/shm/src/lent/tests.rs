@@ -43,7 +43,7 @@ fn a_table_is_found_by_its_instance_while_it_lives() {
     assert!(Lent::of(42).is_none());
 }
 
-/// Rule 3: whoever removes a piece has it back only when nobody copies from it any more.
+/// Rule 3: the owner that removes a piece has it back only when nobody copies from it any more.
 #[test]
 fn removal_waits_for_the_copies_under_way() {
     let table = Lent::new(44);

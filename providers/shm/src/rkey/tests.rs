@@ -25,9 +25,9 @@ fn a_key_from_another_pid_namespace_does_not_open_own_memory() {
     let (packed, _) = own_key(&mut memories);
     let mut mappings = Mappings::default();
     assert!(unpack(&packed, &me(), &me(), &mut mappings).is_ok(), "its own key is its own");
-    let stranger = Process { pid_ns: me().pid_ns + 1, ..me() };
+    let foreign = Process { pid_ns: me().pid_ns + 1, ..me() };
     for mappings in [&mut mappings, &mut Mappings::default()] {
-        let opened = unpack(&packed, &me(), &stranger, mappings);
+        let opened = unpack(&packed, &me(), &foreign, mappings);
         assert!(matches!(opened, Err(MemError::Unsupported(_))), "{opened:?}");
     }
 }

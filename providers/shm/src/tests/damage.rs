@@ -48,7 +48,7 @@ fn a_damaged_ring_is_its_owners_fault() {
             failures += seen.failed.len();
             if let Some(failed) = seen.failed.first() {
                 assert_eq!(*failed, (Some(Source(1)), None, PeerFailure::Damaged));
-                assert_eq!(seen.failed.len(), 1, "told once");
+                assert_eq!(seen.failed.len(), 1, "reported once");
             }
             // The others go on.
             post(&mut other, &mut mine, from_other, 77, b"sound");
@@ -89,7 +89,7 @@ fn a_damaged_queue_fails_its_sources_and_nobody_hangs() {
             let value = cell.load(word, Ordering::Relaxed) ^ (1 << bit);
             cell.store(word, value, Ordering::Relaxed);
         }
-        // More than fit, and the receiver's share of looks: the queue goes on, or both are told.
+        // More than fit, and the receiver's share of looks: the queue goes on, or both get a failure.
         let mut sent = 10;
         for number in 10..2 * CALLS {
             root.progress(&mut seen, 8);
@@ -108,8 +108,8 @@ fn a_damaged_queue_fails_its_sources_and_nobody_hangs() {
             continue;
         }
         // A damaged slot may name any source, which has failed then as well.
-        let told: Vec<_> = seen.failed.iter().filter(|f| f.0 == Some(Source(1))).collect();
-        assert_eq!(told, [&(Some(Source(1)), Some(back), PeerFailure::Damaged)]);
+        let reported: Vec<_> = seen.failed.iter().filter(|f| f.0 == Some(Source(1))).collect();
+        assert_eq!(reported, [&(Some(Source(1)), Some(back), PeerFailure::Damaged)]);
         assert_eq!(mine.failed, [(Some(Source(0)), Some(ep), PeerFailure::Damaged)]);
         skipped += 1;
         assert!(matches!(root.am_short(back, ID, &[0; 3], &[]), Err(PostError::PeerFailed)));
@@ -138,9 +138,9 @@ fn rests(iface: &mut ShmIface, seen: &mut Seen) -> bool {
 }
 
 /// Somebody who lives on reserves slots of a queue and writes nothing there. Everybody who sends by
-/// the queue is told, whether the ranks poll or sleep.
+/// the queue gets a failure, whether the ranks poll or sleep.
 #[test]
-fn a_reservation_that_nobody_made_is_told_to_all_who_send() {
+fn a_reservation_that_nobody_made_is_reported_to_all_who_send() {
     let _dog = watchdog();
     let options = ShmOptions { rings: 0, scmp_slots: 64, max_bcopy: 256, ..ShmOptions::default() };
     for (stray, sleeps) in [(1, false), (64, false), (1 << 20, false), (1, true), (64, true)] {
@@ -187,9 +187,9 @@ fn a_reservation_that_nobody_made_is_told_to_all_who_send() {
     }
 }
 
-/// Senders that sleep until there is space in a queue that will never have any are woken and told.
+/// Senders that sleep until there is space in a queue that will never have any are woken and get an error.
 #[test]
-fn a_sender_that_sleeps_for_space_is_told_of_damage() {
+fn a_sender_that_sleeps_for_space_gets_the_damage() {
     let _dog = watchdog();
     let options = ShmOptions { rings: 0, scmp_slots: 64, max_bcopy: 256, ..ShmOptions::default() };
     let (job, mut all) = ranks(2, &options);
@@ -218,7 +218,7 @@ fn a_sender_that_sleeps_for_space_is_told_of_damage() {
 }
 
 /// The word of a ring's next slot is overwritten before it was read. With a message behind it that is
-/// found; both sides are told, and the ring serves somebody else when its owner has gone.
+/// found; both sides get a failure, and the ring serves somebody else when its owner has gone.
 #[test]
 fn an_overwritten_slot_of_a_ring_is_found_by_the_message_behind_it() {
     let _dog = watchdog();
@@ -263,12 +263,12 @@ fn an_overwritten_slot_of_a_ring_is_found_by_the_message_behind_it() {
             root.progress(&mut seen, 8);
         }
         assert!(other.eps[0].owns_ring(), "{word:#x}");
-        assert_eq!(seen.failed.len(), 1, "told once");
+        assert_eq!(seen.failed.len(), 1, "reported once");
     }
 }
 
 /// Every word of the control parts of a rank's area and of its control block, set to several values
-/// while two ranks talk to it. Whatever it does, every message comes or its sender is told.
+/// while two ranks talk to it. Whatever it does, every message comes or its sender gets an error.
 #[test]
 fn no_control_word_silences_anybody() {
     let _dog = watchdog();
@@ -298,7 +298,7 @@ fn no_control_word_silences_anybody() {
         .into_iter()
         .chain([(Part::Ring(0), 4 * 8), (Part::Ring(1), 4 * 8)])
         .chain([(Part::SpaceWanted, 1), (Part::WaitingOn, 1), (Part::Intent, 1)]);
-    let mut told = 0;
+    let mut reported = 0;
     for (part, word) in places.flat_map(|(part, words)| (0..words).map(move |word| (part, word))) {
         // Values that cannot be, and some that are near what is there.
         let set = [0, 1, 0x8000_0000, 0x4141_4141_4141_4141, u64::MAX].map(|value| (value, 0));
@@ -375,7 +375,7 @@ fn no_control_word_silences_anybody() {
                 let come = seen.messages.iter().filter(of_it).count();
                 let last = seen.messages.iter().filter(of_it).any(|m| m.1[0] == 99);
                 let failed = !theirs[nth].failed.is_empty();
-                told += usize::from(failed);
+                reported += usize::from(failed);
                 // A counter that is only a little wrong has senders overwrite what others wrote, which
                 // the numbers of the layer above find; but they go on.
                 assert!(
@@ -386,7 +386,7 @@ fn no_control_word_silences_anybody() {
             }
         }
     }
-    assert!(told > 20, "only {told} were told");
+    assert!(reported > 20, "only {reported} were reported");
 }
 
 /// The sender's side: a receiver that writes nonsense into the heads and counters that senders

@@ -121,7 +121,7 @@ fn killed_at_any_point_leaves_whole_messages_and_a_working_queue() {
     }
 }
 
-/// A rank of a memory of its own: echoes what it is sent, until it is told to end.
+/// A rank of a memory of its own: echoes what it is sent, until it is asked to end.
 #[test]
 #[ignore = "a role"]
 fn role_guest() {
@@ -162,7 +162,7 @@ fn role_guest() {
 #[test]
 fn guests_of_another_memory_talk_close_and_die() {
     let _dog = watchdog();
-    // One seat, so that it is used again.
+    // One entry, so that it is used again.
     let options = ShmOptions { guests: 1, ..ShmOptions::default() };
     let job = job(2, &options);
     let mut root = ShmIface::open(job.clone(), 0, options).unwrap();
@@ -191,7 +191,7 @@ fn guests_of_another_memory_talk_close_and_die() {
             role.kill();
             PeerFailure::Died
         };
-        // Asleep without a time-out: whoever watches the guest must wake us.
+        // Asleep without a time-out: the watcher of the guest must wake us.
         while seen.failed.is_empty() {
             if root.progress(&mut seen, 64) == 0 && root.arm(round == 2) == Armed::Ready {
                 if round == 2 {
@@ -278,11 +278,11 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
     let job = job(2, &options);
     let mut root = ShmIface::open(job.clone(), 0, options).unwrap();
     let mut role = Role::start("tests::processes::role_memory", &job, &root.address());
-    let told = role.hear();
-    let told: Vec<&str> = told.split(' ').collect();
-    let ep = root.connect(&unhex(told[0])).unwrap();
-    let buffer: u64 = told[1].parse().unwrap();
-    let window: u64 = told[2].parse().unwrap();
+    let reported = role.hear();
+    let reported: Vec<&str> = reported.split(' ').collect();
+    let ep = root.connect(&unhex(reported[0])).unwrap();
+    let buffer: u64 = reported[1].parse().unwrap();
+    let window: u64 = reported[2].parse().unwrap();
     assert!(matches!(root.eps[0].cma, Cma::Allowed(_)), "{:?}", root.eps[0].cma);
 
     let process = root.rkey_unpack(ep, &WHOLE_PROCESS).unwrap();
@@ -294,16 +294,16 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
     let got = to.into_owned().unwrap();
     assert!(got.iter().enumerate().all(|(i, &b)| b == (i as u32 * 3) as u8));
 
-    let mapped = root.rkey_unpack(ep, &unhex(told[3])).unwrap();
+    let mapped = root.rkey_unpack(ep, &unhex(reported[3])).unwrap();
     let view = root.rkey_ptr(mapped, window, 100_000).unwrap();
     assert!(view.to_vec().iter().all(|&b| b == 0x5a));
     root.put_short(ep, &[1, 2, 3, 4], RemoteSlice { address: window + 50, rkey: mapped }).unwrap();
-    role.tell("look");
+    role.send("look");
     assert_eq!(role.hear(), "seen");
     role.kill();
     // A mapping outlives its owner and harms nobody.
     root.put_short(ep, &[1], RemoteSlice { address: window, rkey: mapped }).unwrap();
-    // Before anybody has told us: the kernel does, and the node is told.
+    // Before any report: the kernel knows it, and the node is notified.
     let mut to = RecvBuf::owned(vec![0; 8]);
     // SAFETY: the buffer is kept, and left alone, until the operation has ended.
     let piece = [unsafe { LocalSlice::of_recv(&mut to, 0, 8) }.unwrap()];
@@ -355,10 +355,10 @@ fn small_queues(ranks: u32) -> ShmOptions {
     ShmOptions { ring_slots: 8, rings, ..ShmOptions::default() }
 }
 
-/// Fills its parent's queue, sleeps until there is room, and goes on.
+/// Fills its parent's queue, sleeps until there is space, and goes on.
 #[test]
 #[ignore = "a role"]
-fn role_sleeps_for_room() {
+fn role_sleeps_for_space() {
     let (job, parent) = in_role();
     let options = small_queues(job.ranks());
     let mut iface = ShmIface::open(job, 1, options).unwrap();
@@ -398,7 +398,8 @@ fn a_sender_that_sleeps_for_room_is_woken() {
         let options = small_queues(ranks);
         let job = job(ranks, &options);
         let mut root = ShmIface::open(job.clone(), 0, options).unwrap();
-        let mut role = Role::start("tests::processes::role_sleeps_for_room", &job, &root.address());
+        let mut role =
+            Role::start("tests::processes::role_sleeps_for_space", &job, &root.address());
         let mut seen = Seen::default();
         // In bursts, so that the sender finds the queue full and falls asleep.
         while seen.messages.len() < 20_000 {
@@ -413,7 +414,7 @@ fn a_sender_that_sleeps_for_room_is_woken() {
         assert!(seen.messages.iter().enumerate().all(|(i, m)| m.1[0] == i as u64));
         let slept = role.hear();
         assert_ne!(slept, "slept 0", "the test has not tested anything");
-        role.tell("end");
+        role.send("end");
         role.wait();
     }
 }

@@ -49,7 +49,7 @@ fn nothing_is_left(server: &ShmIface) {
     assert!(server.nodes.is_empty(), "{} node memories are open", server.nodes.len());
     assert!(server.guests.iter().all(Option::is_none), "a guest has its place");
     assert!(server.eps.iter().all(|e| e.condition == Condition::Vacant), "an endpoint is there");
-    assert_eq!((server.graves.len(), server.news.len()), (0, 0));
+    assert_eq!((server.lost.len(), server.failures.len()), (0, 0));
     for index in 0..server.options.guests {
         let entry = server.area.guest(index).expect("the table is that long");
         assert_eq!(entry.state.load(Ordering::SeqCst), guest::FREE);
@@ -126,7 +126,7 @@ fn role_server() {
         drop(client);
         until(&mut server, &mut seen, |seen| !seen.failed.is_empty());
         server.disconnect(to_client);
-        // A key is its holder's: it stays, and opens nothing by whoever has the number next.
+        // A key is its holder's: it stays, and opens nothing by the process that has the number next.
         assert!(server.get_zcopy(to_client, &whole, from, Token(1)).is_err());
         server.rkey_release(key);
         while server.progress(&mut seen, 64) > 0 || server.todo {}
@@ -136,7 +136,7 @@ fn role_server() {
         while server.todo {
             server.progress(&mut seen, 64);
         }
-        assert_eq!(seen.failed.len(), 1, "told once: {:?}", seen.failed);
+        assert_eq!(seen.failed.len(), 1, "reported once: {:?}", seen.failed);
         assert_eq!(seen.failed[0].2, how);
         seen = Seen::default();
         nothing_is_left(&server);
@@ -189,7 +189,7 @@ fn a_place_that_was_claimed_by_a_process_that_ended_is_taken_by_the_next() {
 
 /// A client that dies between its last step of connecting and the server's next look.
 #[test]
-fn a_guest_that_died_before_it_was_welcomed_is_buried() {
+fn a_guest_that_died_before_it_was_welcomed_leaves_nothing() {
     let _dog = watchdog();
     let options = small();
     let mut server = ShmIface::open(job(1, &options), 0, options.clone()).unwrap();
@@ -205,7 +205,7 @@ fn a_guest_that_died_before_it_was_welcomed_is_buried() {
     let mut producer = intent;
     producer.announce(&entry.intent, 1).unwrap();
     let _never_published = producer.reserve(1).unwrap();
-    entry.state.store(guest::SEATED, Ordering::SeqCst);
+    entry.state.store(guest::JOINED, Ordering::SeqCst);
     server.area.bump_attention();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -260,7 +260,7 @@ fn a_rank_that_ends_rings_those_who_know_it() {
         assert_eq!(seen.failed[0].2, PeerFailure::Closed);
         assert_eq!(seen.failed.len(), 1);
     }
-    // Whoever connects too late is told at once, and one that arms does not sleep through it.
+    // A client that connects too late gets an error at once, and one that arms does not sleep through it.
     let address = all[1].address();
     let mut late = all.remove(0);
     let closing = all.remove(0);

@@ -1,5 +1,5 @@
 //! A process that is out of descriptors, threads or address space: every call that takes one says so, nobody
-//! is taken for dead, and all goes on when there is room again. In a process of its own, since a limit
+//! is taken for dead, and all goes on when there is space again. In a process of its own, since a limit
 //! is everybody's.
 
 use bowline_base::sync::atomic::Ordering;

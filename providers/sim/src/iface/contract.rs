@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
+use bowline_uct::runtime::{Memory, bytes_of};
 use bowline_uct::{
     AmHeader, AmId, Armed, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
     MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RkeyId, SignalSafe, Sink,
@@ -12,10 +13,9 @@ use bowline_uct::{
 };
 
 use super::SimIface;
-use crate::caps::MAX_IOV;
 use crate::net::{Kind, Range};
 use crate::options::Drive;
-use crate::payload::{Bytes, Lent, Payload, total};
+use crate::payload::{Bytes, Lent, Payload};
 use crate::wire::{self, PackedRkey, RKEY_BYTES};
 
 impl SimIface {
@@ -26,12 +26,12 @@ impl SimIface {
         Ok(())
     }
 
-    /// Tells the network where the memory of a new handle is, and whether peers may write there.
+    /// Lets the network know where the memory of a new handle is, and whether peers may write there.
     fn publish(&self, handle: MemHandle, writable: bool) -> MemHandle {
-        let view = self.domain.view(handle).expect("the handle is new");
+        let place = self.domain.place(handle).expect("the handle is new");
         let mut net = self.network.lock();
         if net.is_alive(self.node) {
-            net.nodes[self.node as usize].memory.insert(handle.0, Range::of(view, writable));
+            net.nodes[self.node as usize].memory.insert(handle.0, Range::of(place, writable));
         }
         handle
     }
@@ -66,7 +66,12 @@ impl SimIface {
 }
 
 impl MemoryDomain for SimIface {
-    lacks! { puts_end_last }
+    // A network maps nothing.
+    lacks! { rkey_ptr puts_end_last }
+
+    forward! { [this => this] rkey_unpack }
+
+    forward! { [this => this.domain] mem_view }
 
     fn md_attr(&self) -> MdAttr {
         if self.offers_memory().is_err() {
@@ -82,13 +87,13 @@ impl MemoryDomain for SimIface {
 
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
-        let handle = self.domain.alloc("allocate memory of the simulated network", len)?;
+        let handle = self.domain.keep(Memory::allocate(len)?);
         Ok(self.publish(handle, true))
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
-        let handle = self.domain.register(memory);
+        let handle = self.domain.keep(Memory::of_buffer(memory));
         Ok(self.publish(handle, true))
     }
 
@@ -96,41 +101,27 @@ impl MemoryDomain for SimIface {
         if !self.attr.caps.contains(Caps::EXPOSE) {
             return Err(MemError::Unsupported("lend memory to the reads of peers"));
         }
-        // The network, by which peers reach it, writes nothing there.
-        let handle = self.domain.lend(bytes);
+        let handle = self.domain.keep(Memory::exposed(bytes));
         Ok(self.publish(handle, false))
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
-        let handle = self.domain.lend(bytes);
+        let handle = self.domain.keep(Memory::lent(bytes));
         Ok(self.publish(handle, true))
-    }
-
-    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.domain.view(handle)
     }
 
     fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
         self.network.lock().nodes[self.node as usize].memory.remove(&handle.0);
-        self.domain.release(handle)
+        self.domain.mem_release(handle)
     }
 
     fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
         self.packed_key(handle).ok_or(MemError::NoSuch)
     }
 
-    fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
-        self.open_key(ep, packed)
-    }
-
-    fn rkey_ptr(&self, _rkey: RkeyId, _remote: u64, _len: usize) -> Option<View<'_>> {
-        // A network maps nothing.
-        None
-    }
-
     fn rkey_release(&mut self, rkey: RkeyId) {
-        self.keys.remove(rkey.0);
+        self.keys.remove(rkey);
     }
 
     fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
@@ -145,6 +136,9 @@ impl MemoryDomain for SimIface {
 unsafe impl Iface for SimIface {
     lacks! { explain }
 
+    // Its own methods of these names.
+    forward! { [this => this] connect disconnect invalidate }
+
     fn attr(&self) -> &IfaceAttr {
         &self.attr
     }
@@ -157,16 +151,8 @@ unsafe impl Iface for SimIface {
         self.peer_at(address).map(drop)
     }
 
-    fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
-        self.open_endpoint(address)
-    }
-
     fn source_of(&self, address: &[u8]) -> Option<Source> {
         wire::parse_address(self.network_id, address).ok().map(Source)
-    }
-
-    fn disconnect(&mut self, ep: EpId) {
-        self.close_endpoint(ep);
     }
 
     fn am_short(
@@ -209,11 +195,7 @@ unsafe impl Iface for SimIface {
         token: Token,
     ) -> Result<Posted, PostError> {
         self.check_open(ep)?;
-        if payload.len() > MAX_IOV {
-            return Err(PostError::BadArgument);
-        }
-        let len = total(payload).filter(|&len| len <= self.attr.limits.am.max_zcopy);
-        let len = len.ok_or(PostError::TooLong)?;
+        let len = bytes_of(payload, &self.attr.limits.am)?;
         let lent = || Payload::Lent(Lent::new(payload));
         self.send(ep, (id, header), token, len, lent)?;
         Ok(Posted::InFlight)
@@ -236,7 +218,7 @@ unsafe impl Iface for SimIface {
     fn want_writable(&mut self, ep: EpId) {
         if let Ok(peer) = self.check_open(ep) {
             self.waiters.ask(ep);
-            self.network.lock().want_room(self.node, peer);
+            self.network.lock().want_space(self.node, peer);
         }
     }
 
@@ -271,10 +253,6 @@ unsafe impl Iface for SimIface {
         }
     }
 
-    fn invalidate(&mut self, ep: EpId) {
-        self.fail_endpoint(ep);
-    }
-
     fn all_sent(&mut self) -> bool {
         true
     }
@@ -294,8 +272,8 @@ impl Wakeup for SimIface {
             return Armed::Busy;
         }
         self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
-        // Room may have come and gone since the last progress.
-        self.ask_for_room();
+        // Space may have come and gone since the last progress.
+        self.ask_for_space();
         // What comes after this look, under the lock, rings.
         if self.has_events() {
             self.doorbell.disarm();

@@ -2,27 +2,26 @@
 
 use bowline_base::slab::Key;
 use bowline_base::view::View;
+use bowline_uct::runtime::bytes_of;
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, OneSided, PeerFailure,
     PostError, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS, lacks,
 };
 
 use super::SimIface;
-use crate::caps::MAX_IOV;
-use crate::md::Opened;
 use crate::net::{Kind, Remote};
-use crate::payload::{Bytes, Lent, Payload, total};
+use crate::payload::{Bytes, Lent, Payload};
 use crate::wire::PackedRkey;
 
 impl SimIface {
-    pub(super) fn open_key(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
+    pub(super) fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
         let peer = match self.check_open(ep) {
             Ok(peer) => peer,
             Err(PostError::PeerFailed) => return Err(PeerFailure::Died.into()),
             Err(_) => return Err(MemError::NoSuch),
         };
         if packed == WHOLE_PROCESS && self.whole_process {
-            return Ok(RkeyId(self.keys.insert(Opened::Whole { node: peer })));
+            return Ok(self.keys.insert(peer, 0, u64::MAX, None));
         }
         let rkey = PackedRkey::unpack(packed).ok_or(MemError::BadKey)?;
         let handle = Key::from_wire(rkey.handle);
@@ -37,7 +36,7 @@ impl SimIface {
         if is != rkey {
             return Err(MemError::BadKey);
         }
-        Ok(RkeyId(self.keys.insert(Opened::Memory { node: peer, handle, start, len })))
+        Ok(self.keys.insert(peer, start, len, Some(handle)))
     }
 
     /// The place at the peer that an operation of `len` bytes names.
@@ -48,23 +47,16 @@ impl SimIface {
         len: usize,
         read: bool,
     ) -> Result<Remote, PostError> {
-        match *self.keys.get(at.rkey.0).ok_or(PostError::BadArgument)? {
-            Opened::Whole { node } if node == peer && read => {
-                Ok(Remote { handle: None, address: at.address })
-            }
-            Opened::Memory { node, handle, start, len: room } if node == peer => {
-                let offset = at.address.checked_sub(start).ok_or(PostError::BadRemote)?;
-                let end = offset.checked_add(len as u64).ok_or(PostError::BadRemote)?;
-                // The owner may have released it; then the sender is told at once.
-                let net = self.network.lock();
-                let held = net.nodes[peer as usize].memory.contains_key(&handle);
-                if end > room || !held && net.is_alive(peer) {
-                    return Err(PostError::BadRemote);
-                }
-                Ok(Remote { handle: Some(handle), address: at.address })
-            }
-            _ => Err(PostError::BadArgument),
+        let Some(handle) = self.keys.open(peer, at, len)?.key else {
+            let whole = Remote { handle: None, address: at.address };
+            return if read { Ok(whole) } else { Err(PostError::BadArgument) };
+        };
+        // The owner may have released it; then the sender gets an error at once.
+        let net = self.network.lock();
+        if net.is_alive(peer) && !net.nodes[peer as usize].memory.contains_key(&handle) {
+            return Err(PostError::BadRemote);
         }
+        Ok(Remote { handle: Some(handle), address: at.address })
     }
 
     fn one_sided(&self) -> Result<(), PostError> {
@@ -99,25 +91,6 @@ impl SimIface {
         self.network.lock().post(self.node, peer, token, kind, len, None)
     }
 
-    pub(super) fn put_packed(
-        &mut self,
-        ep: EpId,
-        max: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-        to: RemoteSlice,
-    ) -> Result<usize, PostError> {
-        self.one_sided()?;
-        self.check_open(ep)?;
-        if max > self.attr.limits.put.max_bcopy {
-            return Err(PostError::TooLong);
-        }
-        let (peer, at) = self.admit(ep, to, max, false)?;
-        let bytes = Bytes::packed(max, pack);
-        let len = bytes.len();
-        self.post(peer, Token::NONE, Kind::Put { at, payload: Payload::Owned(bytes) }, len);
-        Ok(len)
-    }
-
     pub(super) fn atomic(
         &mut self,
         ep: EpId,
@@ -127,30 +100,20 @@ impl SimIface {
         token: Token,
     ) -> Result<(), PostError> {
         self.one_sided()?;
-        self.check_open(ep)?;
+        let peer = self.check_open(ep)?;
+        self.keys.open_word(peer, at, width)?;
         let bytes = width.bytes();
-        if !at.address.is_multiple_of(bytes as u64) {
-            return Err(PostError::BadArgument);
-        }
         let (peer, at) = self.admit(ep, at, bytes, false)?;
         self.post(peer, token, Kind::Atomic { at, op, width }, bytes);
         Ok(())
     }
 }
 
-/// The bytes of all pieces.
-fn pieces(slices: &[LocalSlice]) -> Result<usize, PostError> {
-    if slices.len() > MAX_IOV {
-        return Err(PostError::BadArgument);
-    }
-    total(slices).ok_or(PostError::TooLong)
-}
-
 impl OneSided for SimIface {
     lacks! { get_bcopy }
 
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        self.put_packed(ep, bytes.len(), &mut |room| room.copy_in(bytes), to).map(drop)
+        self.put_bcopy(ep, bytes.len(), &mut |space| space.copy_in(bytes), to).map(drop)
     }
 
     fn put_bcopy(
@@ -160,7 +123,16 @@ impl OneSided for SimIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
         to: RemoteSlice,
     ) -> Result<usize, PostError> {
-        self.put_packed(ep, max_len, pack, to)
+        self.one_sided()?;
+        self.check_open(ep)?;
+        if max_len > self.attr.limits.put.max_bcopy {
+            return Err(PostError::TooLong);
+        }
+        let (peer, at) = self.admit(ep, to, max_len, false)?;
+        let bytes = Bytes::packed(max_len, pack);
+        let len = bytes.len();
+        self.post(peer, Token::NONE, Kind::Put { at, payload: Payload::Owned(bytes) }, len);
+        Ok(len)
     }
 
     fn put_zcopy(
@@ -173,7 +145,7 @@ impl OneSided for SimIface {
         self.one_sided()?;
         self.check_open(ep)?;
         self.permitted()?;
-        let len = pieces(from)?;
+        let len = bytes_of(from, &self.attr.limits.put)?;
         let (peer, at) = self.admit(ep, to, len, false)?;
         let payload = Payload::Lent(Lent::new(from));
         self.post(peer, token, Kind::Put { at, payload }, len);
@@ -196,7 +168,7 @@ impl OneSided for SimIface {
         let at = self.remote(peer, to, bytes.len(), false)?;
         // The notification's buffer first: a put without it would be observable.
         let mut net = self.network.lock();
-        if !net.has_room(self.node, peer, false) {
+        if !net.has_space(self.node, peer, false) {
             drop(net);
             return Err(self.refused(ep, false, PostError::NoResource));
         }
@@ -223,7 +195,7 @@ impl OneSided for SimIface {
         self.one_sided()?;
         self.check_open(ep)?;
         self.permitted()?;
-        let len = pieces(to)?;
+        let len = bytes_of(to, &self.attr.limits.get)?;
         let (peer, at) = self.admit(ep, from, len, true)?;
         self.post(peer, token, Kind::Get { at, len, into: Lent::new(to), data: None }, 0);
         Ok(Posted::InFlight)

@@ -67,7 +67,7 @@ impl Net {
         }
         let (from, to) = (op.from, op.to);
         let mut back = match &op.kind {
-            Kind::Get { len, .. } => self.options.times(*len).1,
+            Kind::Get { len, .. } => self.options.read_time(*len),
             _ => 0,
         };
         if back > 0 && self.options.answers_queue {
@@ -89,7 +89,7 @@ impl Net {
             Kind::Flush { group } => return self.end_group(group),
             _ => {}
         }
-        self.tell(op.from, op.token, op.result);
+        self.report(op.from, op.token, op.result);
     }
 
     /// A one-sided operation is not under way any more.
@@ -134,7 +134,7 @@ impl Net {
 
     pub(super) fn end_group(&mut self, group: Key) {
         if let Some(Group { node, token, result, .. }) = self.groups.remove(group) {
-            self.tell(node, token, result);
+            self.report(node, token, result);
         }
     }
 

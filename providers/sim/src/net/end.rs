@@ -1,8 +1,8 @@
 //! Ends: what happens to operations when a node dies, closes or is given up.
 //!
-//! Rules: (1) an operation with a token is answered before the failure of its peer is told.
-//! (2) What a node sent before its end arrives before its end is told: a close travels behind it,
-//! and a death is told no earlier than the last arrival. (3) What had not departed at a death
+//! Rules: (1) an operation with a token is answered before the failure of its peer is reported.
+//! (2) What a node sent before its end arrives before its end is reported: a close travels behind it,
+//! and a death is reported no earlier than the last arrival. (3) What had not departed at a death
 //! never does. (4) No operation of an ended node keeps a pointer to its buffers. (5) To itself an
 //! ended node looks like the only one alive: every peer has failed, so that whatever its program
 //! still waits for ends.
@@ -29,9 +29,9 @@ impl Net {
         self.counters.deaths += 1;
         self.note(Mark::Kill, node, node, [0, 0]);
         self.stop(node, Ended::Died, PeerFailure::Died);
-        let told = self.options.tells_deaths;
+        let reported = self.options.reports_deaths;
         for observer in (0..self.nodes.len() as u32).filter(|&other| other != node) {
-            if told && self.is_alive(observer) {
+            if reported && self.is_alive(observer) {
                 self.announce(observer, node);
             }
         }
@@ -45,13 +45,13 @@ impl Net {
         }
     }
 
-    /// `from` asks after `to` where nobody tells of deaths: if it has died, the answer will not come,
+    /// `from` asks after `to` where no deaths are reported: if it has died, the answer will not come,
     /// which is noticed after the time-out.
     pub(crate) fn ask_after(&mut self, from: u32, to: u32) {
         let dead = |node: &super::node::Node| {
             matches!(node.state, State::Ended(Ended::Died | Ended::Panicked | Ended::CutOff))
         };
-        if !self.options.tells_deaths
+        if !self.options.reports_deaths
             && self.nodes.get(to as usize).is_some_and(dead)
             && self.asked.insert((from, to))
         {
@@ -68,7 +68,7 @@ impl Net {
     }
 
     /// How `to`, which is of this network, has ended as far as `from` knows. A death is not known
-    /// before it is told.
+    /// before it is reported.
     pub(crate) fn known_end(&self, from: u32, to: u32) -> Option<PeerFailure> {
         let failed = self.links.get(&(from, to)).and_then(|link| link.failed);
         let closed = self.nodes[to as usize].state == State::Ended(Ended::Closed);
@@ -160,7 +160,7 @@ impl Net {
         if !self.is_alive(to) {
             return;
         }
-        if !self.nodes[to as usize].told.insert(about) {
+        if !self.nodes[to as usize].reported.insert(about) {
             return;
         }
         self.note(Mark::Fail, to, about, [code(how), 0]);
@@ -218,7 +218,7 @@ impl Net {
             self.answer_now(key, how);
         }
         for token in answers {
-            self.tell(from, token, Err(how));
+            self.report(from, token, Err(how));
         }
         for pending in gone {
             self.drop_pending(from, to, pending, how);
@@ -239,18 +239,18 @@ impl Net {
         }
         match op.kind {
             Kind::Flush { group } => self.flush_failed(group, how),
-            _ => self.tell(from, op.token, Err(how)),
+            _ => self.report(from, op.token, Err(how)),
         }
     }
 
-    /// Tells the outcome of an operation that has happened, before its time.
+    /// Reports the outcome of an operation that has happened, before its time.
     fn answer_now(&mut self, key: Key, how: PeerFailure) {
         let Some(op) = self.ops.remove(key) else { return };
         match op.kind {
             Kind::Flush { group } => self.end_group(group),
             // The bytes were on their way back.
-            Kind::Get { .. } => self.tell(op.from, op.token, Err(how)),
-            _ => self.tell(op.from, op.token, op.result),
+            Kind::Get { .. } => self.report(op.from, op.token, Err(how)),
+            _ => self.report(op.from, op.token, op.result),
         }
     }
 }

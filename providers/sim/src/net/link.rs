@@ -38,7 +38,7 @@ pub(crate) struct Link {
     pub(crate) next_seq: u64,
     pub(crate) epoch: u64,
     pub(crate) pending: BTreeMap<u64, Pending>,
-    /// Applied, the initiator not told yet.
+    /// Applied, the initiator not notified yet.
     pub(crate) done: BTreeSet<Key>,
     /// Given up.
     pub(crate) failed: Option<PeerFailure>,

@@ -26,6 +26,9 @@ pub(crate) enum Item {
     Failed { peer: u32, how: PeerFailure },
 }
 
+/// A completion of an operation.
+pub(crate) type Completion = (Token, Result<u64, PeerFailure>);
+
 /// Memory that operations may reach.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Range {
@@ -40,11 +43,9 @@ pub(crate) struct Range {
 unsafe impl Send for Range {}
 
 impl Range {
-    /// The place of `view`.
-    ///
-    /// The caller takes the range out of the table of the network before the memory goes.
-    pub(crate) const fn of(view: View<'_>, writable: bool) -> Self {
-        Self { start: view.as_ptr(), len: view.len(), writable }
+    /// Of so many bytes at an address. The caller takes the range out of the table of the network before the memory goes.
+    pub(crate) const fn of((start, len): (u64, u64), writable: bool) -> Self {
+        Self { start: start as *mut u8, len: len as usize, writable }
     }
 
     pub(crate) fn start(&self) -> u64 {
@@ -59,7 +60,8 @@ impl Range {
     pub(crate) fn reach(&self, address: u64, len: usize) -> Option<View<'_>> {
         let offset = usize::try_from(address.checked_sub(self.start())?).ok()?;
         // SAFETY: the memory is held by the interface, which takes this range out of the table,
-        // under the network's lock, before it lets the memory go. It is only reached by views.
+        // under the network's lock, before it lets the memory go. It is only reached by views, and written only
+        // where `writable` says so.
         unsafe { View::from_raw(self.start, self.len) }.slice(offset, len)
     }
 }
@@ -78,7 +80,7 @@ pub(crate) struct Node {
     /// One-sided operations under way.
     pub(crate) outstanding: u32,
     /// Nodes that wait for one of its receive buffers.
-    pub(crate) room_waiters: BTreeSet<u32>,
+    pub(crate) space_waiters: BTreeSet<u32>,
     /// When its last departure is over.
     pub(crate) nic_free: u64,
     /// Posts so far, refused ones included.
@@ -87,8 +89,8 @@ pub(crate) struct Node {
     pub(crate) memory: BTreeMap<Key, Range>,
     /// Nodes that it has an endpoint to, or has heard of.
     pub(crate) known: BTreeSet<u32>,
-    /// Nodes whose end it was told.
-    pub(crate) told: BTreeSet<u32>,
+    /// Nodes whose end was reported to it.
+    pub(crate) reported: BTreeSet<u32>,
     /// Nodes that it knows to have failed, and how often that changed.
     pub(crate) failures: BTreeSet<u32>,
     pub(crate) failure_generation: u32,
@@ -105,12 +107,12 @@ impl Node {
             inbox: VecDeque::new(),
             reserved: 0,
             outstanding: 0,
-            room_waiters: BTreeSet::new(),
+            space_waiters: BTreeSet::new(),
             nic_free: 0,
             posts: 0,
             memory: BTreeMap::new(),
             known: BTreeSet::new(),
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
             failures: BTreeSet::new(),
             failure_generation: 0,
             woken: false,
@@ -160,7 +162,7 @@ impl Net {
     }
 
     /// The next completion for a node to report.
-    pub(crate) fn take_completion(&mut self, node: u32) -> Option<crate::iface::Completion> {
+    pub(crate) fn take_completion(&mut self, node: u32) -> Option<Completion> {
         match self.nodes[node as usize].completions.pop_front()? {
             Item::Completed { token, result } => Some((token, result)),
             other => unreachable!("only completions stand there, not {other:?}"),
@@ -184,22 +186,22 @@ impl Net {
     pub(crate) fn release_slot(&mut self, node: u32) {
         let place = &mut self.nodes[node as usize];
         place.reserved = place.reserved.saturating_sub(1);
-        for waiter in std::mem::take(&mut place.room_waiters) {
+        for waiter in std::mem::take(&mut place.space_waiters) {
             self.wake(waiter);
         }
     }
 
     /// Has `from` woken when `to` has a receive buffer.
-    pub(crate) fn want_room(&mut self, from: u32, to: u32) {
+    pub(crate) fn want_space(&mut self, from: u32, to: u32) {
         self.note(Mark::Ask, from, to, [0, 0]);
-        self.nodes[to as usize].room_waiters.insert(from);
-        if self.has_room(from, to, true) {
+        self.nodes[to as usize].space_waiters.insert(from);
+        if self.has_space(from, to, true) {
             self.wake(from);
         }
     }
 
     /// Hands a completion to `node`, unless nobody wants it.
-    pub(crate) fn tell(&mut self, node: u32, token: Token, result: Result<u64, PeerFailure>) {
+    pub(crate) fn report(&mut self, node: u32, token: Token, result: Result<u64, PeerFailure>) {
         if token == Token::NONE {
             return;
         }

@@ -17,7 +17,6 @@ use crate::payload::{Bytes, Lent, Payload};
 pub(crate) struct Remote {
     /// The memory; `None` for all of it.
     pub(crate) handle: Option<Key>,
-    /// The address there.
     pub(crate) address: u64,
 }
 
@@ -105,7 +104,7 @@ pub(crate) struct Op {
     pub(crate) lost: bool,
     /// A copy that the network made.
     pub(crate) copy: bool,
-    /// What its initiator will be told.
+    /// What will be reported to its initiator.
     pub(crate) result: Result<u64, PeerFailure>,
     pub(crate) kind: Kind,
 }

@@ -1,4 +1,4 @@
-//! How an operation sets out: whether there is room, when it leaves, when it is due, what happens
+//! How an operation sets out: whether there is space, when it leaves, when it is due, what happens
 //! to it on the way.
 
 use bowline_base::slab::Key;
@@ -27,7 +27,7 @@ impl Net {
         if self.links.get(&(from, to)).is_some_and(|link| link.failed.is_some()) {
             return Err(PostError::PeerFailed);
         }
-        if !self.has_room(from, to, am) {
+        if !self.has_space(from, to, am) {
             self.counters.refused += 1;
             self.note(Mark::Refuse, from, to, [posts, 0]);
             return Err(PostError::NoResource);
@@ -35,7 +35,7 @@ impl Net {
         Ok(())
     }
 
-    pub(crate) fn has_room(&self, from: u32, to: u32, am: bool) -> bool {
+    pub(crate) fn has_space(&self, from: u32, to: u32, am: bool) -> bool {
         if am {
             self.nodes[to as usize].reserved < self.options.slots
         } else {
@@ -87,7 +87,7 @@ impl Net {
         }
         self.event(departs + wire, What::Arrive(key));
         if self.options.drive == Drive::OnIdle {
-            // Whoever sleeps there is the one to move time.
+            // The sleeper there is the one to move time.
             self.nodes[to as usize].doorbell.ring();
         }
         if twice {

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd as _;
 
-use bowline_uct::{Armed, Iface, Wakeup};
+use bowline_uct::{Armed, Wakeup};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{ID, Raw, Side, options, until, watchdog, works};
@@ -44,7 +44,7 @@ fn a_listener_that_cannot_be_served_lets_sleep() {
     assert_eq!(ready, 20, "it never sleeps: {busy} times busy");
     assert!(busy < 1000, "{busy} times busy for {ready} sleeps");
     assert!(a.handshakes() <= 4);
-    // They are served in their turn all the while.
+    // They are served all the while.
     let mut b = Side::open(options());
     works(&mut b, &mut a);
     drop(idle);
@@ -145,7 +145,7 @@ fn clients_that_stay_are_ended() {
     unanswered.ask(&mut server, at);
     until(&mut [&mut server], |sides| sides[0].iface.next_request().is_some());
     until(&mut [&mut server], |sides| sides[0].handshakes() == 0);
-    let answer = unanswered.hear(&mut server, 56).expect("it is told");
+    let answer = unanswered.hear(&mut server, 56).expect("it is answered");
     assert_eq!(answer[8], 3, "rejected");
     unanswered.dropped(&mut server);
 }

@@ -214,7 +214,7 @@ fn what_was_posted_before_a_drop_arrives() {
     assert!(b.seen.messages.iter().map(|m| m.header[0]).eq(0..500));
 }
 
-/// A rank that computes does not receive; its host answers all the same.
+/// A rank that computes does not receive; its host answers nevertheless.
 #[test]
 fn a_full_receiver_is_not_taken_for_a_dead_host() {
     let _dog = watchdog("a_full_receiver_is_not_taken_for_a_dead_host");

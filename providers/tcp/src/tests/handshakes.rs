@@ -87,8 +87,8 @@ fn garbage_is_dropped_and_costs_bounded_memory() {
 }
 
 #[test]
-fn silent_handshakes_make_room_and_end() {
-    let _dog = watchdog("silent_handshakes_make_room_and_end");
+fn silent_handshakes_are_replaced_and_end() {
+    let _dog = watchdog("silent_handshakes_are_replaced_and_end");
     let mut few = options();
     few.handshakes = 4;
     few.handshake_timeout = Duration::from_millis(300);
@@ -140,8 +140,8 @@ fn handshakes_that_leave_at_any_stage_leave_nothing() {
 }
 
 #[test]
-fn who_wants_somebody_else_is_told() {
-    let _dog = watchdog("who_wants_somebody_else_is_told");
+fn a_client_that_wants_another_rank_is_refused() {
+    let _dog = watchdog("a_client_that_wants_another_rank_is_refused");
     let mut a = Side::open(options());
     let mut raw = Raw::connect(&a);
     let mut hello = raw.hello(&a);

@@ -1,11 +1,11 @@
 //! Connections by socket address: private data, acceptance, rejection, failure.
 
-use bowline_uct::{Armed, EpId, Iface, PeerFailure, Wakeup};
+use bowline_uct::{Armed, EpId, PeerFailure, Wakeup};
 
 use super::{Side, options, until, watchdog};
-use crate::{ConnectError, ConnectId, Connected, ConnectionRequest, MAX_PRIVATE, TcpOptions};
+use crate::{ConnectId, Connected, MAX_PRIVATE, TcpConnectError, TcpOptions, TcpRequest};
 
-fn next(client: &mut Side, server: &mut Side) -> ConnectionRequest {
+fn next(client: &mut Side, server: &mut Side) -> TcpRequest {
     let mut request = None;
     until(&mut [client, server], |sides| {
         request = sides[1].iface.next_request();
@@ -14,7 +14,11 @@ fn next(client: &mut Side, server: &mut Side) -> ConnectionRequest {
     request.unwrap()
 }
 
-fn outcome(client: &mut Side, server: &mut Side, id: ConnectId) -> Result<Connected, ConnectError> {
+fn outcome(
+    client: &mut Side,
+    server: &mut Side,
+    id: ConnectId,
+) -> Result<Connected, TcpConnectError> {
     let mut outcome = None;
     until(&mut [client, server], |sides| {
         outcome = sides[0].iface.connect_outcome(id);
@@ -52,7 +56,7 @@ fn accepted_requests_are_connections() {
             let (got, said) = (client.seen.messages.remove(0), server.seen.messages.remove(0));
             assert_eq!((got.header[0], got.source.0), (u64::from(round), ep.0));
             assert_eq!((said.header[0], said.source.0), (10 + u64::from(round), theirs.0));
-            assert_eq!(client.iface.connect_outcome(id), Some(Err(ConnectError::NoSuch)));
+            assert_eq!(client.iface.connect_outcome(id), Some(Err(TcpConnectError::NoSuch)));
             eps.push((ep, theirs));
         }
         // Each ends with its endpoint, what was sent before included.
@@ -72,7 +76,7 @@ fn accepted_requests_are_connections() {
         server.iface.close_listener(listener);
         let id = client.iface.connect_to(at, &[]).unwrap();
         let gone = outcome(&mut client, &mut server, id);
-        assert_eq!(gone, Err(ConnectError::Failed(PeerFailure::Died)));
+        assert_eq!(gone, Err(TcpConnectError::Failed(PeerFailure::Died)));
         assert!(client.seen.failed.is_empty(), "it had no endpoint");
     }
 }
@@ -84,9 +88,9 @@ fn rejected_requests_say_why() {
     let (_, at) = server.iface.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let id = client.iface.connect_to(at, b"please").unwrap();
     let request = next(&mut client, &mut server);
-    server.iface.reject_request(request.id, b"no room").unwrap();
+    server.iface.reject_request(request.id, b"no space").unwrap();
     let rejected = outcome(&mut client, &mut server, id);
-    assert_eq!(rejected, Err(ConnectError::Rejected { private: b"no room".to_vec() }));
+    assert_eq!(rejected, Err(TcpConnectError::Rejected { private: b"no space".to_vec() }));
     assert!(server.iface.accept_request(request.id, &[]).is_err(), "answered already");
     assert!(client.iface.connect_to(at, &[0; MAX_PRIVATE + 1]).is_err());
     // A client that ends before the answer.
@@ -102,13 +106,13 @@ fn rejected_requests_say_why() {
     let mut foreign = Side::open(TcpOptions::with_secret([9; 32]));
     let id = foreign.iface.connect_to(at, b"let me in").unwrap();
     let refused = outcome(&mut foreign, &mut server, id);
-    assert_eq!(refused, Err(ConnectError::Failed(PeerFailure::Refused)));
+    assert_eq!(refused, Err(TcpConnectError::Failed(PeerFailure::Refused)));
     assert_eq!(server.iface.next_request(), None);
     // A server's interface for peers is no listener.
     let place = server.place();
     let id = client.iface.connect_to(place, &[]).unwrap();
     let rejected = outcome(&mut client, &mut server, id);
-    assert_eq!(rejected, Err(ConnectError::Rejected { private: Vec::new() }));
+    assert_eq!(rejected, Err(TcpConnectError::Rejected { private: Vec::new() }));
 }
 
 #[test]

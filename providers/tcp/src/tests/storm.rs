@@ -4,7 +4,7 @@ use bowline_uct::conformance::harness::Random;
 use bowline_uct::{EpId, Iface, PeerFailure, Source};
 
 use super::{ID, Side, options, until, watchdog, works};
-use crate::ConnectError;
+use crate::TcpConnectError;
 use crate::addr::Address;
 
 /// Members connect in an order, and with pauses, drawn anew for each seed, and post at once; each
@@ -168,7 +168,7 @@ fn a_network_that_does_not_come_is_given_up() {
         outcome = sides[0].iface.connect_outcome(id);
         outcome.is_some()
     });
-    let failed = Some(Err(ConnectError::Failed(PeerFailure::Unreachable)));
+    let failed = Some(Err(TcpConnectError::Failed(PeerFailure::Unreachable)));
     assert_eq!(outcome, failed);
     assert!(a.iface.counters().tried_again >= 1);
     assert!(a.iface.connecting.is_empty());
@@ -186,6 +186,6 @@ fn a_refused_connection_is_not_tried_again() {
         outcome = sides[0].iface.connect_outcome(id);
         outcome.is_some()
     });
-    assert_eq!(outcome, Some(Err(ConnectError::Failed(PeerFailure::Died))));
+    assert_eq!(outcome, Some(Err(TcpConnectError::Failed(PeerFailure::Died))));
     assert_eq!(a.iface.counters().tried_again, 0);
 }

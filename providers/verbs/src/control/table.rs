@@ -16,7 +16,7 @@
 //! 3. Serials of a peer's Requests only go up; an older one is a straggler and is dropped. A newer
 //!    one with another end means that the peer has lost the old connection: the old one is over.
 //! 4. While `Idle` and watched, the peer is asked from time to time whether it is there, and so is
-//!    one that is `Up` where connections cannot tell. One that has not been heard for the configured
+//!    one that is `Up` where connections cannot show it. One that has not been heard for the configured
 //!    time has failed.
 //! 5. A peer that is `Idle`, that nobody watches, and that has not been heard for twice that time is
 //!    forgotten, with the serials of its Requests: no straggler is that late. So a server keeps nothing of
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use bowline_uct::PeerFailure;
 
-use super::wire::{Body, Datagram, End};
+use super::wire::{Body, Datagram, PairEnd};
 use crate::addr::Address;
 
 /// Makes and connects queue pairs; the device, or a test.
@@ -37,11 +37,11 @@ pub trait Pairs {
     type Pair;
 
     /// A pair for this peer that is ready to be connected, and its end. Nothing arrives on it
-    /// before it is connected: whoever must know its number by then is told here.
+    /// before it is connected: this reports its number to the interface in time.
     ///
     /// # Errors
     /// When the device has no more.
-    fn make(&mut self, peer: &Address) -> io::Result<(Self::Pair, End)>;
+    fn make(&mut self, peer: &Address) -> io::Result<(Self::Pair, PairEnd)>;
 
     /// Connects it to the peer's end.
     ///
@@ -50,15 +50,15 @@ pub trait Pairs {
     fn connect(
         &mut self,
         pair: &mut Self::Pair,
-        ours: End,
+        ours: PairEnd,
         peer: &Address,
-        theirs: End,
+        theirs: PairEnd,
     ) -> io::Result<()>;
 }
 
-/// What the interface is told.
+/// What is reported to the interface.
 #[derive(Debug)]
-pub enum Event<P> {
+pub enum TableEvent<P> {
     /// A pair for this peer has this number, and may soon bring messages.
     Made {
         /// The peer.
@@ -94,8 +94,8 @@ pub enum Event<P> {
 #[derive(Debug)]
 enum State<P> {
     Idle,
-    Asking { pair: P, ours: End, serial: u32, again: Instant, pause: Duration, until: Instant },
-    Up { ours: End, theirs: End },
+    Asking { pair: P, ours: PairEnd, serial: u32, again: Instant, pause: Duration, until: Instant },
+    Up { ours: PairEnd, theirs: PairEnd },
 }
 
 #[derive(Debug)]
@@ -114,9 +114,9 @@ struct Record<P> {
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// All that is known of peers, and what is to be sent and told.
+/// All that is known of peers, and what is to be sent and reported.
 #[derive(Debug)]
-pub struct Table<P> {
+pub struct PeerTable<P> {
     own: Address,
     timeout: Duration,
     most: usize,
@@ -126,11 +126,11 @@ pub struct Table<P> {
     serial: u32,
     /// Datagrams to be sent, in order.
     pub outgoing: Vec<(Address, Datagram)>,
-    /// Events to be told, in order.
-    pub events: Vec<Event<P>>,
+    /// Events to be reported, in order.
+    pub events: Vec<TableEvent<P>>,
 }
 
-impl<P> Table<P> {
+impl<P> PeerTable<P> {
     /// An empty table of the interface `own`, for at most `most` peers. `probe_up`: connections
     /// do not notice a dead peer by themselves, so that it is asked as without one.
     pub fn new(own: Address, timeout: Duration, most: usize, probe_up: bool) -> Self {
@@ -207,7 +207,7 @@ impl<P> Table<P> {
         let serial = self.serial;
         let Some(record) = self.record(peer, now) else {
             let how = PeerFailure::Unreachable;
-            return self.events.push(Event::Failed { uid: peer.uid, how });
+            return self.events.push(TableEvent::Failed { uid: peer.uid, how });
         };
         if !matches!(record.state, State::Idle) {
             // Asked already, or the peer was quicker and the event is on its way.
@@ -235,7 +235,7 @@ impl<P> Table<P> {
         self.send(address, Body::Close { pair: number, in_order });
     }
 
-    /// The interface goes: everybody without a connection is told.
+    /// The interface goes: every peer without a connection is notified.
     pub fn leave(&mut self) {
         let idle = |record: &Record<P>| !matches!(record.state, State::Up { .. });
         let all: Vec<Address> =
@@ -250,7 +250,7 @@ impl<P> Table<P> {
         if let Some(record) = self.records.get_mut(&uid) {
             record.state = State::Idle;
         }
-        self.events.push(Event::Failed { uid, how: PeerFailure::Unreachable });
+        self.events.push(TableEvent::Failed { uid, how: PeerFailure::Unreachable });
     }
 
     /// A datagram has arrived.
@@ -277,7 +277,7 @@ impl<P> Table<P> {
                 {
                     record.state = State::Idle;
                     let how = PeerFailure::Unreachable;
-                    self.events.push(Event::Failed { uid: from.uid, how });
+                    self.events.push(TableEvent::Failed { uid: from.uid, how });
                 }
             }
             Body::Close { pair, in_order } => self.closed(from.uid, pair, in_order),
@@ -290,7 +290,7 @@ impl<P> Table<P> {
         &mut self,
         from: &Address,
         serial: u32,
-        theirs: End,
+        theirs: PairEnd,
         now: Instant,
         pairs: &mut impl Pairs<Pair = P>,
     ) {
@@ -322,8 +322,8 @@ impl<P> Table<P> {
         &mut self,
         from: &Address,
         mut pair: P,
-        ours: End,
-        theirs: End,
+        ours: PairEnd,
+        theirs: PairEnd,
         pairs: &mut impl Pairs<Pair = P>,
     ) {
         match pairs.connect(&mut pair, ours, from, theirs) {
@@ -338,17 +338,17 @@ impl<P> Table<P> {
         }
     }
 
-    fn up(&mut self, from: &Address, pair: P, ours: End, theirs: End) {
+    fn up(&mut self, from: &Address, pair: P, ours: PairEnd, theirs: PairEnd) {
         if let Some(record) = self.records.get_mut(&from.uid) {
             record.state = State::Up { ours, theirs };
         }
-        self.events.push(Event::Up { peer: *from, pair });
+        self.events.push(TableEvent::Up { peer: *from, pair });
     }
 
     fn replied(
         &mut self,
         from: &Address,
-        theirs: End,
+        theirs: PairEnd,
         yours: u32,
         pairs: &mut impl Pairs<Pair = P>,
     ) {
@@ -375,12 +375,12 @@ impl<P> Table<P> {
             State::Up { ours, theirs } if theirs.pair == pair => {
                 let number = ours.pair;
                 record.state = State::Idle;
-                self.events.push(Event::Ended { uid, number, how });
+                self.events.push(TableEvent::Ended { uid, number, how });
             }
             State::Idle | State::Asking { .. } if pair == 0 => {
                 record.state = State::Idle;
                 if std::mem::take(&mut record.watched) {
-                    self.events.push(Event::Failed { uid, how });
+                    self.events.push(TableEvent::Failed { uid, how });
                 }
             }
             _ => {}
@@ -433,8 +433,8 @@ impl<P> Table<P> {
             self.send(address, body);
         }
         let how = PeerFailure::Unreachable;
-        self.events.extend(failed.into_iter().map(|uid| Event::Failed { uid, how }));
-        let ended = ended.into_iter().map(|(uid, number)| Event::Ended { uid, number, how });
+        self.events.extend(failed.into_iter().map(|uid| TableEvent::Failed { uid, how }));
+        let ended = ended.into_iter().map(|(uid, number)| TableEvent::Ended { uid, number, how });
         self.events.extend(ended);
         next
     }

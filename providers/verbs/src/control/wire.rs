@@ -9,15 +9,15 @@
 //!
 //! Behind that stands a proof by the job's secret over all of it, which covers both ends' names. What
 //! has none is dropped before anything of it is read. A proof does not say when a datagram was sent:
-//! whoever can record packets can repeat them. A repeated Request is known by its serial; other
+//! a host that can record packets can repeat them. A repeated Request is known by its serial; other
 //! repetitions at worst end an attempt to connect, or make a peer look alive.
 //!
 //! A peer's bytes are believed only as far as they name what we know. Lost ones are sent again by
-//! whoever waits for the answer.
+//! the side that waits for the answer.
 
-use bowline_uct::{AddrReader, AddrWriter, MAC_BYTES, Secret};
+use bowline_uct::{AddrReader, AddrWriter, MAC_BYTES, Secret, fnv_32};
 
-use crate::addr::{Address, BadBytes, check};
+use crate::addr::{Address, BadBytes};
 
 const VERSION: u8 = 1;
 
@@ -41,7 +41,7 @@ pub fn unseal<'a>(secret: &Secret, bytes: &'a [u8]) -> Option<&'a [u8]> {
 
 /// One end of a connection: its queue pair and the number of its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
+pub struct PairEnd {
     /// Number of the pair, 24 bits.
     pub pair: u32,
     /// Number of the first packet, 24 bits.
@@ -51,17 +51,17 @@ pub struct End {
 /// What a datagram says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// Here is my end; tell me yours.
+    /// Here is my end; send me yours.
     Request {
         /// Goes up with each request of an interface that is not a repetition.
         serial: u32,
         /// The sender's end.
-        end: End,
+        end: PairEnd,
     },
     /// Here is mine.
     Reply {
         /// The sender's end.
-        end: End,
+        end: PairEnd,
         /// The pair of the request that is answered.
         yours: u32,
     },
@@ -116,9 +116,7 @@ impl Datagram {
             }
             Body::Refuse | Body::Ping | Body::Pong => {}
         }
-        let mut bytes = out.finish();
-        let check = check(&bytes);
-        bytes.extend_from_slice(&check.to_le_bytes());
+        let bytes = out.finish_checked();
         debug_assert!(bytes.len() <= LONGEST, "the longest datagram is {LONGEST} bytes");
         bytes
     }
@@ -138,7 +136,7 @@ impl Datagram {
         let body = match kind {
             1 | 2 => {
                 let serial = reader.u32()?;
-                let end = End { pair: reader.u32()?, psn: reader.u32()? };
+                let end = PairEnd { pair: reader.u32()?, psn: reader.u32()? };
                 let yours = reader.u32()?;
                 if [end.pair, end.psn, yours].iter().any(|&number| number >= 1 << 24) {
                     return Err(BadBytes::Damaged);
@@ -151,7 +149,7 @@ impl Datagram {
             6 => Body::Pong,
             _ => return Err(BadBytes::Foreign),
         };
-        let expected = check(&bytes[..bytes.len() - reader.rest().len()]);
+        let expected = fnv_32(&bytes[..bytes.len() - reader.rest().len()]);
         if reader.u32()? != expected || !reader.rest().is_empty() {
             return Err(BadBytes::Damaged);
         }
@@ -162,12 +160,12 @@ impl Datagram {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Mode;
+    use crate::options::VerbsMode;
 
     #[test]
     fn datagrams_come_back_and_damage_is_noticed() {
         let from = Address {
-            mode: Mode::Rc,
+            mode: VerbsMode::Rc,
             uid: 3,
             gid: [1; 16],
             lid: 0,
@@ -178,7 +176,7 @@ mod tests {
             qkey: 1,
             longest: 100,
         };
-        let end = End { pair: 77, psn: 88 };
+        let end = PairEnd { pair: 77, psn: 88 };
         for body in [
             Body::Request { serial: 4, end },
             Body::Reply { end, yours: 5 },

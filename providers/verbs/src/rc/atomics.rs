@@ -88,18 +88,11 @@ impl RcIface {
             return Err(PostError::Unsupported);
         }
         let number = self.open_peer(ep)?;
-        let bytes = match width {
-            AtomicWidth::W32 => 4,
-            AtomicWidth::W64 => 8,
-        };
-        if !at.address.is_multiple_of(bytes) {
-            return Err(PostError::BadArgument);
-        }
-        self.domain.remote(number, at.rkey, at.address, bytes as usize)?;
+        self.state.domain.opened.open_word(number, at, width)?;
         let address = at.address & !7;
         // The whole word must be the peer's to share, or the device refuses it.
-        let key = self.domain.remote(number, at.rkey, address, 8)?.rkey;
-        self.room_or_refuse(number)?;
+        let key = self.state.domain.opened.open(number, RemoteSlice { address, ..at }, 8)?.key;
+        self.space_or_refuse(number)?;
         let native = match (op, width) {
             (AtomicOp::Add(by), AtomicWidth::W64) => Some(Work::FetchAdd { address, key, by }),
             (AtomicOp::Cswap { compare, new }, AtomicWidth::W64) => {
@@ -109,23 +102,23 @@ impl RcIface {
         };
         match (native, fetch) {
             (Some(work), None) => {
-                let piece = [self.results.piece(Results::NOBODY)];
+                let piece = [self.state.results.piece(Results::NOBODY)];
                 let op = Op { reads: true, ..Op::NOTHING };
                 self.push(number, work, Bytes::Registered(&piece), op, false)
             }
             (Some(work), Some(token)) => {
-                let Some(word) = self.results.take() else { return Err(self.refuse()) };
-                let piece = [self.results.piece(word)];
+                let Some(word) = self.state.results.take() else { return Err(self.refuse()) };
+                let piece = [self.state.results.piece(word)];
                 let op = Op { token, holds: Holds::Result(word), reads: true };
                 let pushed = self.push(number, work, Bytes::Registered(&piece), op, true);
                 if pushed.is_err() {
-                    self.results.give(word);
+                    self.state.results.give(word);
                 }
                 pushed
             }
             (None, fetch) => {
-                let Some(word) = self.results.take() else { return Err(self.refuse()) };
-                let key = self.emulated.insert(Emulated {
+                let Some(word) = self.state.results.take() else { return Err(self.refuse()) };
+                let key = self.state.emulated.insert(Emulated {
                     peer: number,
                     token: fetch.unwrap_or(Token::NONE),
                     fetch: fetch.is_some(),
@@ -139,8 +132,8 @@ impl RcIface {
                 });
                 let pushed = self.emulated_round(key);
                 if pushed.is_err() {
-                    self.emulated.remove(key);
-                    self.results.give(word);
+                    self.state.emulated.remove(key);
+                    self.state.results.give(word);
                 }
                 pushed
             }
@@ -148,26 +141,26 @@ impl RcIface {
     }
 
     fn emulated_round(&mut self, key: Key) -> Result<(), PostError> {
-        let Some(round) = self.emulated.get(key) else { return Err(PostError::BadArgument) };
+        let Some(round) = self.state.emulated.get(key) else { return Err(PostError::BadArgument) };
         let work = Work::CompareSwap {
             address: round.address,
             key: round.key,
             compare: round.guess,
             new: round.apply(round.guess),
         };
-        let piece = [self.results.piece(round.word)];
+        let piece = [self.state.results.piece(round.word)];
         let op = Op { token: Token::NONE, holds: Holds::Emulated(key), reads: true };
         let number = round.peer;
         self.push(number, work, Bytes::Registered(&piece), op, true)
     }
 
-    /// A round is complete: the operation is, too, or the next round is posted into the room that
+    /// A round is complete: the operation is, too, or the next round is posted into the buffer that
     /// this one had.
     pub(super) fn emulated_done(&mut self, key: Key, result: Result<u64, PeerFailure>) {
-        let Some(round) = self.emulated.get_mut(key) else { return };
+        let Some(round) = self.state.emulated.get_mut(key) else { return };
         let mut result = result;
         if result.is_ok() {
-            let old = self.results.read(round.word);
+            let old = self.state.results.read(round.word);
             if old != round.guess && round.apply(old) != old {
                 round.guess = old;
                 let number = round.peer;
@@ -179,8 +172,8 @@ impl RcIface {
                 result = Ok(round.field(old));
             }
         }
-        if let Some(done) = self.emulated.remove(key) {
-            self.results.give(done.word);
+        if let Some(done) = self.state.emulated.remove(key) {
+            self.state.results.give(done.word);
             let token = if done.fetch { done.token } else { Token::NONE };
             self.events.complete(token, result);
         }

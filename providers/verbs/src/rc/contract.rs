@@ -1,21 +1,20 @@
 //! The transport contract, over reliable connections.
 
-use std::os::fd::{AsFd, BorrowedFd};
-
 use bowline_base::buffer::RecvBuf;
-use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
+use bowline_uct::runtime::Memory;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PeerFailure, PostError, Posted, RkeyId,
-    SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
+    Armed, Desc, EpId, Iface, KeptArrivals, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain,
+    OpenError, PeerFailure, PostError, RkeyId, SignalSafe, TagOffload, Wakeup, forward, lacks,
 };
 
 use super::RcIface;
 use crate::addr::{Address, KEY_BYTES};
 
 impl MemoryDomain for RcIface {
-    lacks! { mem_expose puts_end_last }
+    lacks! { mem_expose rkey_ptr puts_end_last }
+
+    forward! { [this => this.state.domain] mem_alloc mem_view mem_release rkey_pack rkey_of }
 
     fn md_attr(&self) -> MdAttr {
         MdAttr {
@@ -27,28 +26,12 @@ impl MemoryDomain for RcIface {
         }
     }
 
-    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.domain.alloc(len)
-    }
-
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.domain.register(memory)
+        self.state.domain.keep(Memory::of_buffer(memory))
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.domain.lend_out(bytes)
-    }
-
-    fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
-        self.domain.view(handle)
-    }
-
-    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        self.domain.release(handle)
-    }
-
-    fn rkey_pack(&self, handle: MemHandle) -> Result<Vec<u8>, MemError> {
-        self.domain.pack(handle)
+        self.state.domain.keep(Memory::lent(bytes))
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
@@ -58,19 +41,11 @@ impl MemoryDomain for RcIface {
             return Err(MemError::Peer(how));
         }
         let uid = peer.uid();
-        self.domain.open(ep.0, uid, packed)
-    }
-
-    fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
-        None
+        self.state.domain.open(ep.0, uid, packed)
     }
 
     fn rkey_release(&mut self, rkey: RkeyId) {
-        self.domain.close(rkey);
-    }
-
-    fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
-        self.domain.key_of(start, len, out)
+        self.state.domain.opened.remove(rkey);
     }
 }
 
@@ -79,90 +54,22 @@ impl MemoryDomain for RcIface {
 unsafe impl Iface for RcIface {
     lacks! { explain }
 
-    fn attr(&self) -> &IfaceAttr {
-        &self.attr
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.own.encode()
-    }
-
-    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
-        match self.read_address(address) {
-            Ok(_) => Ok(()),
-            Err(OpenError::Unreachable(reason)) => Err(reason),
-            Err(error) => Err(Unreachable::because(error.to_string())),
-        }
+    // Its own methods of these names.
+    forward! {
+        [this => this] attr address reachable source_of disconnect all_sent am_short am_bcopy am_zcopy flush
+        flush_all want_writable progress
     }
 
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
+        if Address::decode(address) == Ok(self.own) {
+            return self.open_own_endpoint();
+        }
         self.open_endpoint(address)
-    }
-
-    fn source_of(&self, address: &[u8]) -> Option<Source> {
-        let address = Address::decode(address).ok()?;
-        self.by_uid.get(&address.uid).map(|number| Source(*number))
-    }
-
-    fn disconnect(&mut self, ep: EpId) {
-        self.close_endpoint(ep);
-    }
-
-    fn all_sent(&mut self) -> bool {
-        self.is_idle()
-    }
-
-    fn am_short(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        payload: &[u8],
-    ) -> Result<(), PostError> {
-        self.post_short(ep, id, header, payload)
-    }
-
-    fn am_bcopy(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-    ) -> Result<usize, PostError> {
-        self.post_bcopy(ep, id, header, max_len, pack)
-    }
-
-    fn am_zcopy(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        payload: &[LocalSlice],
-        token: Token,
-    ) -> Result<Posted, PostError> {
-        self.post_zcopy(ep, id, header, payload, token)
-    }
-
-    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        self.flush_endpoint(ep, token)
-    }
-
-    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
-        self.flush_everything(token)
     }
 
     fn fence(&mut self) -> Result<(), PostError> {
         self.fence_all();
         Ok(())
-    }
-
-    fn want_writable(&mut self, ep: EpId) {
-        self.want(ep);
-    }
-
-    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        self.make_progress(sink, budget)
     }
 
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
@@ -179,9 +86,9 @@ unsafe impl Iface for RcIface {
 }
 
 impl Wakeup for RcIface {
-    fn doorbell(&self) -> Option<&Doorbell> {
-        None
-    }
+    lacks! { doorbell }
+
+    forward! { [this => this] event_fd }
 
     fn arm(&mut self, _descriptor: bool) -> Armed {
         self.control.sleeping(true);
@@ -192,7 +99,7 @@ impl Wakeup for RcIface {
         if let Err(error) = self.post_receives(true) {
             tracing::error!(%error, "receive buffers cannot be posted again");
         }
-        self.look_at_clock();
+        self.check_clock();
         if self.has_events() || self.control.pending_after_sleeping() {
             self.control.sleeping(false);
             return Armed::Busy;
@@ -204,16 +111,7 @@ impl Wakeup for RcIface {
         self.control.sleeping(false);
         self.cq.take_events();
         // The thread that makes connections wakes a sleeper to look at the clock.
-        self.look_at_clock();
-    }
-
-    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        if self.poller.is_none() {
-            let act = "make a descriptor to sleep on";
-            let poller = self.make_poller().map_err(|source| OpenError::System { act, source })?;
-            self.poller = Some(poller);
-        }
-        Ok(self.poller.as_ref().expect("made just now").as_fd())
+        self.check_clock();
     }
 }
 

@@ -1,6 +1,6 @@
-//! Connections that break: what was under way is answered, and the failure is told.
+//! Connections that break: what was under way is answered, and the failure is reported.
 
-use bowline_uct::{EpId, PeerFailure, PostError, Source};
+use bowline_uct::{PeerFailure, PostError};
 
 use super::RcIface;
 use super::peer::{Holds, Link, Op, Waiting};
@@ -17,22 +17,22 @@ impl RcIface {
 
     /// Breaks the connections that were found broken while completions were read.
     pub(super) fn mend(&mut self) {
-        while !self.broken.is_empty() {
+        while !self.state.broken.is_empty() {
             // The first one says what happened; those behind it were only swept along.
-            let (number, how) = self.broken.remove(0);
+            let (number, how) = self.state.broken.remove(0);
             // What has arrived on it is taken in first: its pair's number is about to be nobody's.
             self.read_completions();
             self.break_link(number, how);
         }
     }
 
-    /// Ends a connection, answers what was under way, and has the failure told.
+    /// Ends a connection, answers what was under way, and has the failure reported.
     pub(super) fn break_link(&mut self, number: u32, how: PeerFailure) {
         let peer = &mut self.peers[number as usize];
         let (link, uid) = (peer.link.take(), peer.uid());
         let is_own = uid == self.own.uid;
         peer.asked = false;
-        peer.fence = false;
+        peer.beside.fence = false;
         if link.is_none() && peer.waiting.is_empty() && (peer.failed.is_some() || !peer.open) {
             return;
         }
@@ -62,36 +62,31 @@ impl RcIface {
             match waiting {
                 Waiting::Message { buffer, .. } => self.send.give(buffer),
                 Waiting::Transfer { pieces, token, .. } => {
-                    self.domain.give_back(&pieces.lent);
+                    self.state.domain.give_back(&pieces.lent);
                     self.events.complete(token, Err(how));
                 }
                 Waiting::Flush(waiter) => self.events.answer(waiter, Err(how)),
             }
         }
-        let peer = &mut self.peers[number as usize];
-        if peer.failed.is_none() {
-            peer.failed = Some(how);
-            self.waiters.cancel(EpId(number));
-            self.failed.push_back((number, pair));
-        }
+        self.note_failure(number, pair, how);
     }
 
     /// Answers a request that is complete, or will never be.
     pub(super) fn finish(&mut self, op: Op, result: Result<u64, PeerFailure>) {
-        self.under_way -= 1;
+        self.state.under_way -= 1;
         let mut result = result;
         match op.holds {
             Holds::Nothing => {}
             Holds::Buffer(buffer) => self.send.give(buffer),
             Holds::Lent(lent, buffer) => {
-                self.domain.give_back(&lent);
+                self.state.domain.give_back(&lent);
                 if let Some(buffer) = buffer {
                     self.send.give(buffer);
                 }
             }
             Holds::Result(word) => {
-                result = result.map(|_| self.results.read(word));
-                self.results.give(word);
+                result = result.map(|_| self.state.results.read(word));
+                self.state.results.give(word);
             }
             Holds::Emulated(key) => return self.emulated_done(key, result),
         }
@@ -105,15 +100,8 @@ impl RcIface {
             return PostError::NoResource;
         }
         tracing::warn!(peer = number, %error, "a request was refused");
-        self.broken.push((number, PeerFailure::Unreachable));
+        self.state.broken.push((number, PeerFailure::Unreachable));
         PostError::PeerFailed
-    }
-
-    /// Tells the sink of a failure.
-    pub(super) fn failure_of(&self, number: u32) -> (Option<Source>, Option<EpId>, PeerFailure) {
-        let peer = &self.peers[number as usize];
-        let how = peer.failed.unwrap_or(PeerFailure::Unreachable);
-        (Some(Source(number)), peer.open.then_some(EpId(number)), how)
     }
 }
 

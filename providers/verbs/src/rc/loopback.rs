@@ -1,4 +1,4 @@
-//! The connection of an interface to itself: for whoever needs an operation of the device on its
+//! The connection of an interface to itself: for users that need an operation of the device on its
 //! own memory, as a consumer does whose atomics must not be mixed with its processor's.
 //!
 //! It is two pairs of the interface that are connected to each other. Both ends are here, so there
@@ -11,20 +11,19 @@
 //!
 //! **Rules.**
 //! 1. Requests are posted to `pair` only, so completions of requests are its own; messages arrive on
-//!    `far`, whose number leads to the peer. Nothing else tells this peer from others.
+//!    `far`, whose number leads to the peer. Nothing else distinguishes this peer from others.
 //! 2. The connection is made in `connect`, whatever the options say, and stays when the endpoint is
 //!    closed. It is made anew by the `connect` after it has broken and the endpoint was closed.
-//! 3. Nobody is told of its end: no last message is sent, since who would read it is the closer.
+//! 3. Its end is not announced: no last message is sent, since the closer itself would read it.
 //!
-//! `reachable` says no all the same: it is what a layer above asks when it looks for a way for
+//! `reachable` says no nevertheless: it is what a layer above asks when it looks for a transport for
 //! messages, and to oneself there is a better one.
 
 use std::io;
 
 use bowline_uct::{EpId, OpenError};
 
-use super::RcIface;
-use super::peer::Peer;
+use super::{Peer, RcIface};
 use crate::control::table::Pairs as _;
 
 impl RcIface {
@@ -47,14 +46,14 @@ impl RcIface {
             let peer = &mut self.peers[number as usize];
             peer.failed = None;
             peer.open = true;
-            // A failure that was not told yet belongs to the endpoint that was closed.
+            // A failure that was not reported yet belongs to the endpoint that was closed.
             self.failed.retain(|(failed, _)| *failed != number);
         }
         Ok(EpId(number))
     }
 
     fn connect_own(&mut self, number: u32) -> io::Result<()> {
-        let (own, pairs) = (self.own, &mut self.own_pairs);
+        let (own, pairs) = (self.own, &mut self.state.own_pairs);
         let (mut pair, here) = pairs.make(&own)?;
         let (mut far, there) = pairs.make(&own)?;
         // The receiving end first: it is there when the first request can be posted.

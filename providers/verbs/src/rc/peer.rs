@@ -1,27 +1,21 @@
-//! Peers and the connections to them.
+//! Reliable connections and what waits for them.
 //!
-//! ```text
-//!   peer, as its endpoint:  Closed ──connect──► Open ──the connection breaks──► Failed
-//!                             ▲ ◄───────────────disconnect──────────────────────┘
-//!   its connection:         none ──first use, or the peer's──► asked ──► up ──breaks──► none
-//! ```
-//!
-//! The connection belongs to the peer, not to the endpoint: it stays when the endpoint is closed,
-//! and carries the peer's messages whether there is an endpoint or not. A broken one is gone at
-//! once: its queue pair is stopped and destroyed, so that the device touches nothing any more,
-//! then every operation under way is answered with the failure, then the failure is told. That to
-//! the interface itself is made otherwise (`loopback`) and fails alike.
+//! A broken connection is gone at once: its queue pair is stopped and destroyed, so that the device
+//! touches nothing any more, then every operation under way is answered with the failure, then the
+//! failure is reported. That to the interface itself is made otherwise (`loopback`) and fails alike.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::io;
+use std::os::fd::OwnedFd;
 
 use bowline_uct::runtime::CompletionOf;
-use bowline_uct::{EpId, OpenError, PeerFailure, PostError, Token, Unreachable};
+use bowline_uct::{PeerFailure, PostError, Token};
 
-use super::{MAX_ENDPOINTS, RcIface};
+use super::{Peer, RcCounters, RcIface, Reliable, WAITING};
 use crate::addr::Address;
-use crate::control::{Command, Event};
+use crate::control::{Command, TableEvent};
 use crate::domain::Pieces;
+use crate::service::Service;
 use crate::sys::{Bytes, Qp, Request, Work};
 use crate::wire;
 use bowline_base::slab::Key;
@@ -56,11 +50,11 @@ impl Op {
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     pub(super) pair: Qp,
     /// The other end, if that is this interface's own: what is sent arrives there.
     pub(super) far: Option<Qp>,
-    /// Tells this connection's completions from those of an earlier one, 15 bits.
+    /// Distinguishes this connection's completions from those of an earlier one, 15 bits.
     pub(super) generation: u32,
     /// Number of the next request.
     pub(super) next: u32,
@@ -79,7 +73,7 @@ pub(super) struct Link {
 
 /// What waits for the connection.
 #[derive(Debug)]
-pub(super) enum Waiting {
+pub(crate) enum Waiting {
     /// A message in a send buffer.
     Message { buffer: u32, len: usize },
     /// A put or a get of lent memory.
@@ -88,22 +82,14 @@ pub(super) enum Waiting {
     Flush(CompletionOf),
 }
 
-/// A peer.
-#[derive(Debug)]
-pub(super) struct Peer {
-    pub(super) address: Address,
-    /// There is an endpoint.
-    pub(super) open: bool,
-    pub(super) failed: Option<PeerFailure>,
-    /// A connection was asked for.
-    pub(super) asked: bool,
+/// What is kept of a peer besides.
+#[derive(Debug, Default)]
+pub(crate) struct Beside {
     /// The pair that the connection will have.
     pub(super) expected: Option<u32>,
-    pub(super) link: Option<Link>,
     pub(super) generation: u32,
     /// The next request waits for earlier reads and atomics.
     pub(super) fence: bool,
-    pub(super) waiting: VecDeque<Waiting>,
 }
 
 impl Link {
@@ -118,24 +104,12 @@ impl Link {
     }
 }
 
-impl Peer {
-    pub(super) const fn uid(&self) -> u64 {
-        self.address.uid
-    }
+pub(super) fn pair_number(peer: &Peer) -> Option<u32> {
+    peer.link.as_ref().map(|link| link.pair.number())
+}
 
-    pub(super) fn pair_number(&self) -> Option<u32> {
-        self.link.as_ref().map(|link| link.pair.number())
-    }
-
-    /// Requests under way.
-    pub(super) fn under_way(&self) -> usize {
-        self.link.as_ref().map_or(0, |link| link.ops.len())
-    }
-
-    /// Whether messages wait for a connection that may still come.
-    pub(super) fn has_waiting(&self) -> bool {
-        self.failed.is_none() && self.link.is_none() && !self.waiting.is_empty()
-    }
+pub(super) fn under_way(peer: &Peer) -> usize {
+    peer.link.as_ref().map_or(0, |link| link.ops.len())
 }
 
 /// What a completion brings back: the peer, the connection's generation, the request's number.
@@ -143,144 +117,64 @@ pub(super) const fn request_id(peer: u32, generation: u32, number: u32) -> u64 {
     (generation as u64 & 0x7fff) << 48 | (peer as u64) << 32 | number as u64
 }
 
-impl RcIface {
-    /// The peer of an endpoint that may take operations.
-    #[inline]
-    pub(super) fn open_peer(&self, ep: EpId) -> Result<u32, PostError> {
-        match self.peers.get(ep.0 as usize) {
-            Some(peer) if peer.open => match peer.failed {
-                None => Ok(ep.0),
-                Some(_) => Err(PostError::PeerFailed),
-            },
-            _ => Err(PostError::BadEndpoint),
-        }
+impl Service for Reliable {
+    type Pair = Qp;
+    type Link = Link;
+    type Waiting = Waiting;
+    type Beside = Beside;
+    type Counters = RcCounters;
+
+    fn handle(iface: &mut RcIface, event: TableEvent<Qp>) {
+        iface.handle(event);
     }
 
-    /// Reads an address and says whether it can be reached.
-    pub(super) fn read_address(&self, bytes: &[u8]) -> Result<Address, OpenError> {
-        let address =
-            Address::decode(bytes).map_err(|error| OpenError::BadAddress(error.to_string()))?;
-        self.own.reaches(&address)?;
-        Ok(address)
-    }
+    fn met(&mut self, _: u32) {}
 
-    pub(super) fn peer_with(&mut self, address: &Address) -> Result<u32, OpenError> {
-        if let Some(peer) = self.by_uid.get(&address.uid) {
-            return Ok(*peer);
-        }
-        let number = self.peers.len();
-        if number == MAX_ENDPOINTS {
-            let reason = format!("all {MAX_ENDPOINTS} endpoints of the interface are in use");
-            return Err(OpenError::Limit(reason));
-        }
-        self.peers.push(Peer {
-            address: *address,
-            open: false,
-            failed: None,
-            asked: false,
-            expected: None,
-            link: None,
-            generation: 0,
-            fence: false,
-            waiting: VecDeque::new(),
-        });
-        self.by_uid.insert(address.uid, number as u32);
-        // Room for everything that may be said of the peer is made here.
-        self.failed.reserve(number + 1 - self.failed.len());
-        self.waiters.reserve(number + 1);
-        Ok(number as u32)
-    }
+    fn opened(_: &mut RcIface) {}
 
-    pub(super) fn open_endpoint(&mut self, bytes: &[u8]) -> Result<EpId, OpenError> {
-        if Address::decode(bytes) == Ok(self.own) {
-            return self.open_own_endpoint();
-        }
-        let address = self.read_address(bytes)?;
-        let number = self.peer_with(&address)?;
-        let peer = &mut self.peers[number as usize];
-        if peer.address != address {
-            let reason = "another address of the same name is known".to_owned();
-            return Err(OpenError::BadAddress(reason));
-        }
-        if !peer.open {
-            // A failure belongs to the endpoint that it was told to.
-            peer.failed = None;
-            peer.open = true;
-            self.control.command(Command::Watch(address));
-        }
-        if self.at_once && self.peers[number as usize].failed.is_none() {
-            self.ask(number);
-            let end = Instant::now() + self.timeout * 2;
-            while self.peers[number as usize].link.is_none() {
-                let event = self.control.wait(end);
-                let waited = event.is_some();
-                if let Some(event) = event {
-                    self.handle(event);
-                }
-                if !waited || self.peers[number as usize].failed.is_some() {
-                    self.close_endpoint(EpId(number));
-                    self.failed.retain(|(failed, _)| *failed != number);
-                    return Err(Unreachable::because("the peer does not answer").into());
-                }
-            }
-        }
-        Ok(EpId(number))
-    }
-
-    pub(super) fn close_endpoint(&mut self, ep: EpId) {
-        let Some(peer) = self.peers.get_mut(ep.0 as usize).filter(|peer| peer.open) else {
-            return;
+    fn may_post(iface: &RcIface, number: u32) -> bool {
+        let peer = &iface.peers[number as usize];
+        let space = match peer.link {
+            Some(_) => iface.has_space(number, 1),
+            None => peer.waiting.len() < WAITING,
         };
-        peer.open = false;
-        self.waiters.cancel(ep);
-        let uid = peer.uid();
-        if peer.link.is_none() && !peer.asked {
-            self.control.command(Command::Forget(uid));
-        }
+        space && iface.send.has_free()
     }
 
-    /// Asks for a connection, once.
-    pub(super) fn ask(&mut self, number: u32) {
-        let peer = &mut self.peers[number as usize];
-        if peer.link.is_none() && !peer.asked {
-            peer.asked = true;
-            let address = peer.address;
-            self.control.command(Command::Ask(address));
-        }
+    fn watch(&mut self, _: &OwnedFd) -> io::Result<()> {
+        Ok(())
     }
 
-    /// Takes the events of the thread that makes connections.
-    #[cold]
-    pub(super) fn take_events(&mut self) {
-        while let Some(event) = self.control.event() {
-            self.handle(event);
-        }
+    fn close(iface: &mut RcIface) {
+        iface.close_connections();
     }
+}
 
-    pub(super) fn handle(&mut self, event: Event<Qp>) {
+impl RcIface {
+    fn handle(&mut self, event: TableEvent<Qp>) {
         match event {
-            Event::Made { peer, number } => {
+            TableEvent::Made { peer, number } => {
                 if let Ok(peer) = self.peer_with(&peer) {
-                    self.by_pair.insert(number, peer);
-                    self.last_pair = None;
+                    self.state.by_pair.insert(number, peer);
+                    self.state.last_pair = None;
                     self.meet(number, peer);
-                    let before = self.peers[peer as usize].expected.replace(number);
+                    let before = self.peers[peer as usize].beside.expected.replace(number);
                     self.forget_pair(peer, before);
                 }
             }
-            Event::Up { peer, pair } => self.connected(&peer, pair),
-            Event::Failed { uid, how } => {
+            TableEvent::Up { peer, pair } => self.connected(&peer, pair),
+            TableEvent::Failed { uid, how } => {
                 if let Some(&number) = self.by_uid.get(&uid)
                     && self.peers[number as usize].link.is_none()
                 {
-                    let before = self.peers[number as usize].expected.take();
+                    let before = self.peers[number as usize].beside.expected.take();
                     self.forget_pair(number, before);
                     self.break_link(number, how);
                 }
             }
-            Event::Ended { uid, number, how } => {
+            TableEvent::Ended { uid, number, how } => {
                 if let Some(&peer) = self.by_uid.get(&uid)
-                    && self.peers[peer as usize].pair_number() == Some(number)
+                    && pair_number(&self.peers[peer as usize]) == Some(number)
                 {
                     self.drain_then_break(peer, how);
                 }
@@ -292,11 +186,11 @@ impl RcIface {
     pub(super) fn forget_pair(&mut self, peer: u32, number: Option<u32>) {
         let peer = &self.peers[peer as usize];
         if let Some(number) = number
-            && peer.pair_number() != Some(number)
-            && peer.expected != Some(number)
+            && pair_number(peer) != Some(number)
+            && peer.beside.expected != Some(number)
         {
-            self.by_pair.remove(&number);
-            self.last_pair = None;
+            self.state.by_pair.remove(&number);
+            self.state.last_pair = None;
         }
     }
 
@@ -322,22 +216,22 @@ impl RcIface {
             // Of an endpoint that nobody has any more.
             peer.failed = None;
         }
-        peer.generation = peer.generation.wrapping_add(1);
-        peer.expected = None;
+        peer.beside.generation = peer.beside.generation.wrapping_add(1);
+        peer.beside.expected = None;
         let link = Link {
             pair,
             far,
             // From 1, since receive buffers have a 0 there.
-            generation: peer.generation % 0x7fff + 1,
+            generation: peer.beside.generation % 0x7fff + 1,
             next: 0,
-            ops: VecDeque::with_capacity(self.depth + super::RESERVE),
+            ops: VecDeque::with_capacity(self.state.depth + super::RESERVE),
             unsignalled: 0,
             looked: 0,
             reads: 0,
             flushes: VecDeque::new(),
         };
-        self.by_pair.insert(link.arrives_on(), number);
-        self.last_pair = None;
+        self.state.by_pair.insert(link.arrives_on(), number);
+        self.state.last_pair = None;
         peer.link = Some(link);
         self.counters.connections += 1;
     }
@@ -351,7 +245,7 @@ impl RcIface {
                     let op = Op { holds: Holds::Buffer(buffer), ..Op::NOTHING };
                     if self.push(number, Work::Send, Bytes::Registered(&piece), op, false).is_err()
                     {
-                        // The connection broke under it, which is about to be told.
+                        // The connection broke under it, which is about to be reported.
                         self.send.give(buffer);
                         return self.mend();
                     }
@@ -389,7 +283,7 @@ impl RcIface {
         let header = wire::encode_close();
         let bytes = Bytes::Inline(&header, &[]);
         if let Err(error) = self.push(number, Work::Send, bytes, Op::NOTHING, true) {
-            tracing::debug!(%error, "a peer is not told of the close");
+            tracing::debug!(%error, "a peer is not notified of the close");
         }
     }
 
@@ -425,26 +319,26 @@ impl RcIface {
     ) -> Result<(), PostError> {
         let peer = &mut self.peers[number as usize];
         let Some(link) = &mut peer.link else { return Err(PostError::NoResource) };
-        if link.ops.len() >= self.depth + super::RESERVE {
+        if link.ops.len() >= self.state.depth + super::RESERVE {
             return Err(PostError::NoResource);
         }
-        let signalled = signalled || link.unsignalled + 1 >= self.signal_every;
+        let signalled = signalled || link.unsignalled + 1 >= self.state.signal_every;
         let request = Request {
             id: request_id(number, link.generation, link.next),
             work,
             bytes,
             signalled,
-            fenced: peer.fence && link.reads > 0,
+            fenced: peer.beside.fence && link.reads > 0,
         };
         if let Err(error) = link.pair.post(&request) {
             return Err(self.post_failed(number, &error));
         }
-        peer.fence = false;
+        peer.beside.fence = false;
         link.next = link.next.wrapping_add(1);
         link.unsignalled = if signalled { 0 } else { link.unsignalled + 1 };
         link.reads += u32::from(op.reads);
         link.ops.push_back(op);
-        self.under_way += 1;
+        self.state.under_way += 1;
         self.counters.requests += 1;
         self.counters.doorbells += 1;
         self.counters.signalled += u64::from(signalled);

@@ -6,6 +6,7 @@
 //! to a bound.
 
 use bowline_base::view::View;
+use bowline_uct::runtime::bytes_of;
 use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, PostError, Posted, Token};
 
 use super::peer::{Holds, Op, Waiting};
@@ -16,9 +17,10 @@ use crate::wire::{self, HEADER_BYTES};
 impl RcIface {
     /// Whether a peer's connection takes `count` requests now.
     #[inline]
-    pub(super) fn has_room(&self, number: u32, count: usize) -> bool {
+    pub(super) fn has_space(&self, number: u32, count: usize) -> bool {
         self.peers[number as usize].link.as_ref().is_some_and(|link| {
-            link.ops.len() + count <= self.depth && self.under_way + count <= self.most_under_way
+            link.ops.len() + count <= self.state.depth
+                && self.state.under_way + count <= self.state.most_under_way
         })
     }
 
@@ -26,11 +28,11 @@ impl RcIface {
     #[cold]
     pub(super) fn refuse(&mut self) -> PostError {
         self.counters.refused += 1;
-        if self.under_way >= self.most_under_way / 2 || !self.send.has_free() {
+        if self.state.under_way >= self.state.most_under_way / 2 || !self.send.has_free() {
             for number in 0..self.peers.len() as u32 {
                 let link = self.peers[number as usize].link.as_ref();
                 if link.is_some_and(|link| link.unsignalled > 0) {
-                    // Without room even for this, completions are on their way already.
+                    // Without space even for this, completions are on their way already.
                     let _ = self.mark(number);
                 }
             }
@@ -38,7 +40,7 @@ impl RcIface {
         PostError::NoResource
     }
 
-    pub(super) fn post_short(
+    pub(super) fn am_short(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -49,9 +51,9 @@ impl RcIface {
         if payload.len() > self.attr.limits.am.max_short {
             return Err(PostError::TooLong);
         }
-        if !self.has_room(number, 1) {
+        if !self.has_space(number, 1) {
             return self
-                .wait_with(number, id, header, payload.len(), &mut |room| room.copy_in(payload))
+                .wait_with(number, id, header, payload.len(), &mut |space| space.copy_in(payload))
                 .map(|_| ());
         }
         let header = wire::encode(id, header, payload.len());
@@ -62,7 +64,7 @@ impl RcIface {
         Ok(())
     }
 
-    pub(super) fn post_bcopy(
+    pub(super) fn am_bcopy(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -74,7 +76,7 @@ impl RcIface {
         if max_len > self.attr.limits.am.max_bcopy {
             return Err(PostError::TooLong);
         }
-        if !self.has_room(number, 1) {
+        if !self.has_space(number, 1) {
             return self.wait_with(number, id, header, max_len, pack);
         }
         let Some((buffer, len)) = self.pack_message(id, header, max_len, pack) else {
@@ -101,13 +103,13 @@ impl RcIface {
     ) -> Option<(u32, usize)> {
         let buffer = self.send.take()?;
         let view = self.send.view(buffer);
-        let room = view.slice(HEADER_BYTES, max_len).expect("limits were checked before");
-        let len = pack(room).min(max_len);
+        let space = view.slice(HEADER_BYTES, max_len).expect("limits were checked before");
+        let len = pack(space).min(max_len);
         view.copy_in(&wire::encode(id, header, len));
         Some((buffer, len))
     }
 
-    /// Without a connection yet, a message waits for it; otherwise there is no room.
+    /// Without a connection yet, a message waits for it; otherwise there is no space.
     #[cold]
     fn wait_with(
         &mut self,
@@ -135,7 +137,7 @@ impl RcIface {
         Ok(len)
     }
 
-    pub(super) fn post_zcopy(
+    pub(super) fn am_zcopy(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -144,25 +146,20 @@ impl RcIface {
         token: Token,
     ) -> Result<Posted, PostError> {
         let number = self.open_peer(ep)?;
-        if payload.len() > self.attr.limits.am.max_iov {
-            return Err(PostError::BadArgument);
-        }
-        let len = payload.iter().map(LocalSlice::len).sum();
-        if len > self.attr.limits.am.max_zcopy {
-            return Err(PostError::TooLong);
-        }
+        let len = bytes_of(payload, &self.attr.limits.am)?;
         if self.peers[number as usize].link.is_none() {
             // Copied, since it is not known when it will leave.
-            let mut pack = |room: View<'_>| gather(payload, room);
+            let mut pack = |space: View<'_>| gather(payload, space);
             self.wait_with(number, id, header, len, &mut pack)?;
             return Ok(Posted::Done);
         }
-        if !self.has_room(number, 1) || !self.send.has_free() {
+        if !self.has_space(number, 1) || !self.send.has_free() {
             return Err(self.refuse());
         }
-        let pieces = self.domain.borrow(payload, false).map_err(|error| cannot_lend(&error))?;
+        let pieces =
+            self.state.domain.borrow(payload, false).map_err(|error| cannot_lend(&error))?;
         let Some(buffer) = self.send.take() else {
-            self.domain.give_back(&pieces.lent);
+            self.state.domain.give_back(&pieces.lent);
             return Err(self.refuse());
         };
         self.send.view(buffer).copy_in(&wire::encode(id, header, len));
@@ -190,7 +187,7 @@ impl RcIface {
         };
         let pushed = self.push(number, work, Bytes::Registered(sges), op, true);
         if pushed.is_err() {
-            self.domain.give_back(&lent);
+            self.state.domain.give_back(&lent);
             if let Some(buffer) = buffer {
                 self.send.give(buffer);
             }
@@ -207,21 +204,21 @@ impl RcIface {
         id: AmId,
         header: &AmHeader,
     ) -> Result<(), PostError> {
-        if !self.has_room(number, 2) {
+        if !self.has_space(number, 2) {
             self.ask(number);
             return Err(self.refuse());
         }
         let message = wire::encode(id, header, 0);
         let peer = &mut self.peers[number as usize];
         let Some(link) = &mut peer.link else { return Err(PostError::NoResource) };
-        let signalled = link.unsignalled + 2 >= self.signal_every;
+        let signalled = link.unsignalled + 2 >= self.state.signal_every;
         let of = |next| super::peer::request_id(number, link.generation, next);
         let first = Request {
             id: of(link.next),
             work: write,
             bytes: Bytes::Inline(bytes, &[]),
             signalled: false,
-            fenced: peer.fence && link.reads > 0,
+            fenced: peer.beside.fence && link.reads > 0,
         };
         let next = Request {
             id: of(link.next.wrapping_add(1)),
@@ -233,12 +230,12 @@ impl RcIface {
         if let Err(error) = link.pair.post_two(&first, &next) {
             return Err(self.post_failed(number, &error));
         }
-        peer.fence = false;
+        peer.beside.fence = false;
         link.next = link.next.wrapping_add(2);
         link.unsignalled = if signalled { 0 } else { link.unsignalled + 2 };
         link.ops.push_back(Op::NOTHING);
         link.ops.push_back(Op::NOTHING);
-        self.under_way += 2;
+        self.state.under_way += 2;
         self.counters.requests += 2;
         self.counters.doorbells += 1;
         self.counters.signalled += u64::from(signalled);
@@ -260,14 +257,14 @@ pub(super) fn cannot_lend(error: &std::io::Error) -> PostError {
     }
 }
 
-/// Copies the pieces into `room`, one behind the other.
-fn gather(pieces: &[LocalSlice], room: View<'_>) -> usize {
+/// Copies the pieces into `space`, one behind the other.
+fn gather(pieces: &[LocalSlice], space: View<'_>) -> usize {
     let mut at = 0;
     for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
         // SAFETY: the piece points into a buffer that the caller keeps and does not change during
         // the call.
         let bytes = unsafe { std::slice::from_raw_parts(piece.as_ptr(), piece.len()) };
-        at += room.slice(at, bytes.len()).map_or(0, |rest| rest.copy_in(bytes));
+        at += space.slice(at, bytes.len()).map_or(0, |rest| rest.copy_in(bytes));
     }
     at
 }

@@ -2,27 +2,19 @@
 //!
 //! **Order of events.** Answers of operations, then failures, then arrivals, then endpoints that
 //! may post again. A failure's answers are all noted before the failure is, so none comes after.
-//! What came on the connection that failed is handed out before the failure is told, and what comes
+//! What came on the connection that failed is handed out before the failure is reported, and what comes
 //! on a new one of the same peer after it.
 
 use std::time::Instant;
 
-use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
+use bowline_uct::{Arrival, PeerFailure, Sink, Source, Token, Verdict};
 
 use super::disconnect::failure_from;
 use super::peer::{Holds, Op};
-use super::{Arrived, RcIface};
-use crate::control::LOOKS;
+use super::{Arrived, BATCH, RcIface};
+use crate::control::POLLS;
 use crate::sys::{Wc, ffi, status_text};
 use crate::wire::{self, HEADER_BYTES, Parsed};
-
-/// Completions taken in one call.
-const BATCH: usize = 16;
-
-/// Room for completions.
-pub(super) fn no_completions() -> Box<[Wc]> {
-    vec![Wc::default(); BATCH].into_boxed_slice()
-}
 
 /// The peer of an arrival, while that is not known: no place of the table, which has
 /// [fewer](super::MAX_ENDPOINTS).
@@ -32,29 +24,29 @@ const NOBODY: u32 = u32::MAX;
 const IDLE_ROUNDS: u32 = 64;
 
 impl RcIface {
-    pub(super) fn make_progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    pub(super) fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         if self.control.pending() {
             self.take_events();
         }
         if budget == 0 {
             return 0;
         }
-        let mut events = self.tell(sink, budget);
-        if !self.arrived.is_empty() {
+        let mut events = self.report_events(sink, budget);
+        if !self.state.arrived.is_empty() {
             events += self.deliver(sink, budget - events);
         }
         // What cannot be shown for want of a spare must not hold up the completions behind it.
-        if events < budget && (self.arrived.is_empty() || !self.receive.has_spare()) {
+        if events < budget && (self.state.arrived.is_empty() || !self.receive.has_spare()) {
             self.poll(BATCH.min((budget - events) as usize));
-            if !self.strangers.is_empty() {
-                self.know_strangers();
+            if !self.state.unclaimed.is_empty() {
+                self.claim_arrivals();
             }
             events += self.deliver(sink, budget - events);
         }
         self.mend();
-        events += self.tell(sink, budget - events);
+        events += self.report_events(sink, budget - events);
         if !self.waiters.is_empty() {
-            events += self.tell_writable(sink, budget - events);
+            events += self.report_writable(sink, budget - events);
         }
         if events == 0 {
             self.idle();
@@ -67,38 +59,37 @@ impl RcIface {
 
     /// Answers and failures, of which there are mostly none.
     #[inline(always)]
-    fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn report_events(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         if self.events.is_empty() && self.failed.is_empty() {
             return 0;
         }
-        self.tell_some(sink, budget)
+        self.report_some(sink, budget)
     }
 
     #[inline(never)]
-    fn tell_some(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn report_some(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = self.events.report(sink, budget);
         while events < budget
             && let Some(number) = self.failure_due()
         {
-            let (source, ep, how) = self.failure_of(number);
-            sink.failed(source, ep, how);
+            self.report_failure(number, sink);
             events += 1;
         }
         events
     }
 
-    /// The place of a failure that may be told: of everything that came on the failed connection
+    /// The place of a failure that may be reported: of everything that came on the failed connection
     /// nothing waits any more. What waits of other peers may be waiting for a spare.
     #[cold]
     fn next_failure(&self) -> Option<usize> {
         self.failed.iter().enumerate().position(|(place, &(number, pair))| {
             let is_first = !self.failed.iter().take(place).any(|(other, _)| *other == number);
             let waits = |arrived: &Arrived| arrived.peer == number && Some(arrived.pair) == pair;
-            is_first && !self.arrived.iter().any(waits)
+            is_first && !self.state.arrived.iter().any(waits)
         })
     }
 
-    /// A peer whose failure is to be told.
+    /// A peer whose failure is to be reported.
     #[inline]
     fn failure_due(&mut self) -> Option<u32> {
         if self.failed.is_empty() {
@@ -109,7 +100,7 @@ impl RcIface {
     }
 
     /// Puts the first arrival that may be handed out in front. Those of a new connection wait until
-    /// the failure of the old one is told. `None`: there is none.
+    /// the failure of the old one is reported. `None`: there is none.
     #[cold]
     fn choose_arrival(&mut self) -> Option<Arrived> {
         if self.next_failure().is_some() {
@@ -119,30 +110,34 @@ impl RcIface {
             let failure = self.failed.iter().find(|(number, _)| *number == arrived.peer);
             failure.is_none_or(|(_, pair)| *pair == Some(arrived.pair))
         };
-        let place = self.arrived.iter().position(may_be_shown)?;
-        let chosen = self.arrived.remove(place)?;
-        self.arrived.push_front(chosen);
+        let place = self.state.arrived.iter().position(may_be_shown)?;
+        let chosen = self.state.arrived.remove(place)?;
+        self.state.arrived.push_front(chosen);
         Some(chosen)
     }
 
     /// The next arrival to be handed out, which stands in front then.
     #[inline]
     fn next_arrival(&mut self) -> Option<Arrived> {
-        if self.failed.is_empty() { self.arrived.front().copied() } else { self.choose_arrival() }
+        if self.failed.is_empty() {
+            self.state.arrived.front().copied()
+        } else {
+            self.choose_arrival()
+        }
     }
 
     /// Takes at most `most` completions in. No event of the control thread is handled meanwhile:
     /// one that ends a connection would forget its pair before the rest of the batch was taken in.
     fn poll(&mut self, most: usize) -> usize {
         // Not on the stack, where they would have to be cleared each time.
-        let mut completions = std::mem::take(&mut self.completions);
+        let mut completions = std::mem::take(&mut self.state.completions);
         let count = self.cq.poll(&mut completions[..most]);
         self.counters.polls += 1;
         self.counters.completions += count as u64;
         for completion in &completions[..count] {
             self.completed(completion);
         }
-        self.completions = completions;
+        self.state.completions = completions;
         count
     }
 
@@ -169,35 +164,35 @@ impl RcIface {
         let arrived = Arrived { buffer, len, peer: NOBODY, pair: completion.qp_num };
         match self.peer_of_pair(completion.qp_num) {
             _ if completion.status != ffi::WC_SUCCESS => self.receive.again(buffer),
-            Some(peer) => self.arrived.push_back(Arrived { peer, ..arrived }),
-            None => self.strangers.push(arrived),
+            Some(peer) => self.state.arrived.push_back(Arrived { peer, ..arrived }),
+            None => self.state.unclaimed.push(arrived),
         }
     }
 
     /// The peer was quicker than the news of its connection: takes the news, which
     /// [shows](Self::meet) whose the arrivals are. Nobody's are those of a connection that is over.
     #[cold]
-    fn know_strangers(&mut self) {
+    fn claim_arrivals(&mut self) {
         self.take_events();
-        while let Some(Arrived { buffer, .. }) = self.strangers.pop() {
+        while let Some(Arrived { buffer, .. }) = self.state.unclaimed.pop() {
             self.receive.again(buffer);
         }
     }
 
     /// What has arrived on a pair before it was known whose that is.
     pub(super) fn meet(&mut self, number: u32, peer: u32) {
-        let arrived = self.strangers.extract_if(.., |arrived| arrived.pair == number);
-        self.arrived.extend(arrived.map(|arrived| Arrived { peer, ..arrived }));
+        let arrived = self.state.unclaimed.extract_if(.., |arrived| arrived.pair == number);
+        self.state.arrived.extend(arrived.map(|arrived| Arrived { peer, ..arrived }));
     }
 
     /// Whose queue pair of ours it is; mostly that of the arrival before.
     #[inline]
     fn peer_of_pair(&mut self, pair: u32) -> Option<u32> {
-        match self.last_pair {
+        match self.state.last_pair {
             Some((known, peer)) if known == pair => Some(peer),
             _ => {
-                let peer = self.by_pair.get(&pair).copied()?;
-                self.last_pair = Some((pair, peer));
+                let peer = self.state.by_pair.get(&pair).copied()?;
+                self.state.last_pair = Some((pair, peer));
                 Some(peer)
             }
         }
@@ -232,7 +227,7 @@ impl RcIface {
             if let Some(op) = &op {
                 link.reads -= u32::from(op.reads);
             }
-            self.under_way -= plain as usize;
+            self.state.under_way -= plain as usize;
             match op {
                 Some(op) => self.finish(op, Ok(0)),
                 None => break self.answer_flushes(number, last),
@@ -240,7 +235,6 @@ impl RcIface {
         }
     }
 
-    /// Answers the flushes that waited for requests up to `last`.
     fn answer_flushes(&mut self, number: u32, last: u32) {
         loop {
             let Some(link) = &mut self.peers[number as usize].link else { return };
@@ -272,7 +266,7 @@ impl RcIface {
         let status = completion.status;
         tracing::debug!(peer = number, status, text = status_text(status), "a request failed");
         // What was complete before the one that failed has been, or is in the same batch.
-        self.broken.push((number, failure_from(status)));
+        self.state.broken.push((number, failure_from(status)));
     }
 
     /// Hands arrivals to the sink, as long as one that is kept can be replaced.
@@ -302,64 +296,40 @@ impl RcIface {
                 }
                 Some(Parsed::Close) => {
                     self.receive.again(buffer);
-                    self.broken.push((peer, PeerFailure::Closed));
+                    self.state.broken.push((peer, PeerFailure::Closed));
                 }
                 None => {
                     self.receive.again(buffer);
-                    self.broken.push((peer, PeerFailure::Damaged));
+                    self.state.broken.push((peer, PeerFailure::Damaged));
                 }
             }
-            self.arrived.pop_front();
+            self.state.arrived.pop_front();
         }
         events
-    }
-
-    /// Tells endpoints that asked and have room now, in the order of asking.
-    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut waiters = std::mem::take(&mut self.waiters);
-        let events = waiters.report(sink, budget, |ep| self.may_post(ep.0));
-        self.waiters = waiters;
-        events
-    }
-
-    fn may_post(&self, number: u32) -> bool {
-        let peer = &self.peers[number as usize];
-        let room = match peer.link {
-            Some(_) => self.has_room(number, 1),
-            None => peer.waiting.len() < super::WAITING,
-        };
-        room && self.send.has_free()
-    }
-
-    pub(super) fn want(&mut self, ep: EpId) {
-        if self.open_peer(ep).is_ok() {
-            self.waiters.ask(ep);
-        }
     }
 
     /// From time to time, asks the devices of silent peers whether they are there. Requests under
     /// way ask by themselves.
     #[inline]
     fn idle(&mut self) {
-        self.idle_rounds += 1;
-        if self.idle_rounds >= IDLE_ROUNDS {
-            self.idle_rounds = 0;
-            self.look_at_clock();
+        self.state.idle_rounds += 1;
+        if self.state.idle_rounds >= IDLE_ROUNDS {
+            self.state.idle_rounds = 0;
+            self.check_clock();
         }
     }
 
-    ///
     /// A peer that has answered a request since the last look is there and is not asked; an idle
     /// connection, whose last answer is that to the question, is asked at every second look. So
     /// nothing is posted for the sake of liveness while a connection is in use, and no more than
     /// half of the time-out passes between an answer and the next question.
     #[cold]
-    pub(super) fn look_at_clock(&mut self) {
+    pub(super) fn check_clock(&mut self) {
         let now = Instant::now();
-        if now < self.next_look {
+        if now < self.state.next_check {
             return;
         }
-        self.next_look = now + self.timeout / LOOKS;
+        self.state.next_check = now + self.timeout / POLLS;
         for number in 0..self.peers.len() as u32 {
             if !self.has_answered(number) {
                 self.probe(number);
@@ -395,8 +365,8 @@ impl RcIface {
         if self.poll(BATCH) == 0 {
             std::thread::yield_now();
         }
-        self.know_strangers();
-        while let Some(arrived) = self.arrived.pop_front() {
+        self.claim_arrivals();
+        while let Some(arrived) = self.state.arrived.pop_front() {
             self.receive.again(arrived.buffer);
         }
         self.mend();
@@ -411,10 +381,10 @@ impl RcIface {
     pub(super) fn has_events(&self) -> bool {
         !self.events.is_empty()
             || self.next_failure().is_some()
-            || !self.broken.is_empty()
-            || !self.strangers.is_empty()
-            || (!self.arrived.is_empty() && self.receive.has_spare())
+            || !self.state.broken.is_empty()
+            || !self.state.unclaimed.is_empty()
+            || (!self.state.arrived.is_empty() && self.receive.has_spare())
             || self.control.pending()
-            || self.waiters.iter().any(|ep| self.may_post(ep.0))
+            || self.is_writable()
     }
 }

@@ -14,7 +14,7 @@
 //! after those, and is the device's own.
 
 use bowline_base::view::View;
-use bowline_uct::runtime::CompletionOf;
+use bowline_uct::runtime::{CompletionOf, bytes_of};
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted, RemoteSlice, Token, lacks,
 };
@@ -25,18 +25,26 @@ use super::{RcIface, WAITING};
 use crate::sys::{Bytes, Work};
 
 impl RcIface {
-    /// The peer and the device's key for an operation on `len` bytes of its memory.
+    /// The peer and the device's key for an operation on `len` bytes of its memory, `limit` at most.
     #[inline]
-    fn target(&self, ep: EpId, at: RemoteSlice, len: usize) -> Result<(u32, u32), PostError> {
+    fn target(
+        &self,
+        ep: EpId,
+        at: RemoteSlice,
+        len: usize,
+        limit: usize,
+    ) -> Result<(u32, u32), PostError> {
         let number = self.open_peer(ep)?;
-        let key = self.domain.remote(number, at.rkey, at.address, len)?;
-        Ok((number, key.rkey))
+        if len > limit {
+            return Err(PostError::TooLong);
+        }
+        Ok((number, self.state.domain.opened.open(number, at, len)?.key))
     }
 
-    /// Room for one request, or the error; asks for the connection if there is none.
+    /// Space for one request, or the error; asks for the connection if there is none.
     #[inline]
-    pub(super) fn room_or_refuse(&mut self, number: u32) -> Result<(), PostError> {
-        if self.has_room(number, 1) {
+    pub(super) fn space_or_refuse(&mut self, number: u32) -> Result<(), PostError> {
+        if self.has_space(number, 1) {
             return Ok(());
         }
         self.ask(number);
@@ -52,17 +60,10 @@ impl RcIface {
         token: Token,
         get: bool,
     ) -> Result<Posted, PostError> {
-        let limits = if get { self.attr.limits.get } else { self.attr.limits.put };
-        let len: usize = local.iter().map(LocalSlice::len).sum();
-        if local.len() > limits.max_iov {
-            self.open_peer(ep)?;
-            return Err(PostError::BadArgument);
-        }
-        if len > limits.max_zcopy {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let (number, key) = self.target(ep, remote, len)?;
+        let number = self.open_peer(ep)?;
+        let limits = if get { &self.attr.limits.get } else { &self.attr.limits.put };
+        let len = bytes_of(local, limits)?;
+        let key = self.state.domain.opened.open(number, remote, len)?.key;
         if len == 0 {
             return Ok(Posted::Done);
         }
@@ -70,9 +71,9 @@ impl RcIface {
         if waits && self.peers[number as usize].waiting.len() < WAITING {
             self.ask(number);
         } else {
-            self.room_or_refuse(number)?;
+            self.space_or_refuse(number)?;
         }
-        let pieces = self.domain.borrow(local, get).map_err(|error| cannot_lend(&error))?;
+        let pieces = self.state.domain.borrow(local, get).map_err(|error| cannot_lend(&error))?;
         let address = remote.address;
         if waits {
             let transfer = Waiting::Transfer { get, address, key, pieces, token };
@@ -92,30 +93,33 @@ impl RcIface {
         number: u32,
         waiter: CompletionOf,
     ) -> Result<bool, PostError> {
-        let peer = &mut self.peers[number as usize];
-        let Some(link) = &peer.link else {
-            if peer.waiting.is_empty() {
-                return Ok(false);
-            }
-            if peer.waiting.len() >= 4 * WAITING {
-                return Err(PostError::NoResource);
-            }
-            peer.waiting.push_back(Waiting::Flush(waiter));
-            return Ok(true);
-        };
-        if link.ops.is_empty() {
-            return Ok(false);
-        }
-        if link.unsignalled > 0 {
-            self.mark(number)?;
-        }
-        let peer = &mut self.peers[number as usize];
-        let Some(link) = &mut peer.link else { return Ok(false) };
-        link.flushes.push_back((link.next.wrapping_sub(1), waiter));
-        Ok(true)
+        self.mark_for_flush(number)?;
+        Ok(self.note_flush(number, waiter))
     }
 
-    pub(super) fn flush_endpoint(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+    /// Makes everything posted to the peer end with a completion, and space to note a flush.
+    fn mark_for_flush(&mut self, number: u32) -> Result<(), PostError> {
+        let peer = &self.peers[number as usize];
+        match &peer.link {
+            None if peer.waiting.len() >= 4 * WAITING => Err(PostError::NoResource),
+            Some(link) if link.unsignalled > 0 => self.mark(number),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes a flush after [`Self::mark_for_flush`]. `false`: everything is complete, and nothing was noted.
+    fn note_flush(&mut self, number: u32, waiter: CompletionOf) -> bool {
+        let peer = &mut self.peers[number as usize];
+        match &mut peer.link {
+            None if peer.waiting.is_empty() => return false,
+            None => peer.waiting.push_back(Waiting::Flush(waiter)),
+            Some(link) if link.ops.is_empty() => return false,
+            Some(link) => link.flushes.push_back((link.next.wrapping_sub(1), waiter)),
+        }
+        true
+    }
+
+    pub(super) fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         let number = self.open_peer(ep)?;
         match self.flush_link(number, CompletionOf::Token(token))? {
             true => Ok(Posted::InFlight),
@@ -123,18 +127,16 @@ impl RcIface {
         }
     }
 
-    pub(super) fn flush_everything(&mut self, token: Token) -> Result<Posted, PostError> {
-        // Markers first: without room for all of them nothing is noted.
+    pub(super) fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        // First: without space for all of them nothing is noted.
         for number in 0..self.peers.len() as u32 {
-            let link = self.peers[number as usize].link.as_ref();
-            if link.is_some_and(|link| link.unsignalled > 0) {
-                self.mark(number)?;
-            }
+            self.mark_for_flush(number)?;
         }
         let key = self.events.open_group(token);
         for number in 0..self.peers.len() as u32 {
-            if self.flush_link(number, CompletionOf::Part(key)) == Ok(true) {
-                self.events.add_part(key);
+            let part = self.events.add_part(key);
+            if !self.note_flush(number, part) {
+                self.events.answer(part, Ok(0));
             }
         }
         Ok(self.events.close_group(key))
@@ -142,7 +144,7 @@ impl RcIface {
 
     pub(super) fn fence_all(&mut self) {
         for peer in &mut self.peers {
-            peer.fence = peer.link.as_ref().is_some_and(|link| link.reads > 0);
+            peer.beside.fence = peer.link.as_ref().is_some_and(|link| link.reads > 0);
         }
     }
 }
@@ -151,15 +153,11 @@ impl OneSided for RcIface {
     lacks! { get_bcopy }
 
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
-        if bytes.len() > self.attr.limits.put.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let (number, key) = self.target(ep, to, bytes.len())?;
+        let (number, key) = self.target(ep, to, bytes.len(), self.attr.limits.put.max_short)?;
         if bytes.is_empty() {
             return Ok(());
         }
-        self.room_or_refuse(number)?;
+        self.space_or_refuse(number)?;
         let work = Work::Write { address: to.address, key };
         self.push_here(number, work, Bytes::Inline(bytes, &[]), Op::NOTHING, false)
     }
@@ -171,17 +169,13 @@ impl OneSided for RcIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
         to: RemoteSlice,
     ) -> Result<usize, PostError> {
-        if max_len > self.attr.limits.put.max_bcopy {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let (number, key) = self.target(ep, to, max_len)?;
-        self.room_or_refuse(number)?;
+        let (number, key) = self.target(ep, to, max_len, self.attr.limits.put.max_bcopy)?;
+        self.space_or_refuse(number)?;
         let Some(buffer) = self.send.take() else {
             return Err(self.refuse());
         };
-        let room = self.send.view(buffer).slice(0, max_len).expect("limits were checked");
-        let len = pack(room).min(max_len);
+        let space = self.send.view(buffer).slice(0, max_len).expect("limits were checked");
+        let len = pack(space).min(max_len);
         if len == 0 {
             self.send.give(buffer);
             return Ok(0);
@@ -214,11 +208,7 @@ impl OneSided for RcIface {
         id: bowline_uct::AmId,
         header: &bowline_uct::AmHeader,
     ) -> Result<(), PostError> {
-        if bytes.len() > self.attr.limits.put.max_short {
-            self.open_peer(ep)?;
-            return Err(PostError::TooLong);
-        }
-        let (number, key) = self.target(ep, to, bytes.len())?;
+        let (number, key) = self.target(ep, to, bytes.len(), self.attr.limits.put.max_short)?;
         self.post_put_notify(number, bytes, Work::Write { address: to.address, key }, id, header)
     }
 

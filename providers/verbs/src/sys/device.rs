@@ -13,6 +13,7 @@ use bowline_base::view::View;
 
 use super::ffi;
 use super::load::{library, loaded};
+use super::object::LibraryObject;
 
 /// More descriptors than the library has open at once while it looks for devices and loads what drives
 /// them: a socket, directories, files in them.
@@ -27,7 +28,6 @@ fn search_possible() -> io::Result<()> {
         .map(drop)
 }
 
-/// Names of the devices of this machine.
 pub(crate) fn device_names() -> Result<Vec<String>, io::Error> {
     let functions = library().map_err(io::Error::other)?;
     search_possible()?;
@@ -54,16 +54,10 @@ pub(crate) fn device_names() -> Result<Vec<String>, io::Error> {
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct Context {
-    raw: *mut ffi::Context,
+    raw: LibraryObject<ffi::Context>,
 }
 
-// SAFETY: the library's objects may be used from any thread; it locks where it must.
-unsafe impl Send for Context {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Context {}
-
 impl Context {
-    /// Opens the device of that name.
     pub(crate) fn open(name: &str) -> Result<Arc<Self>, io::Error> {
         let functions = library().map_err(io::Error::other)?;
         let mut count = 0;
@@ -74,13 +68,14 @@ impl Context {
         }
         let mut found = Err(io::Error::from(io::ErrorKind::NotFound));
         for index in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: as in `device_names`; an open device outlives the list.
+            // SAFETY: as in `device_names`; an open device outlives the list. Everything that is made from it
+            // holds an `Arc` of its `Context`, so nothing is left when that goes.
             unsafe {
                 let device = *list.add(index);
                 let found_name = CStr::from_ptr((functions.get_device_name)(device));
                 if found_name.to_bytes() == name.as_bytes() {
                     let raw = (functions.open_device)(device);
-                    found = if raw.is_null() { Err(io::Error::last_os_error()) } else { Ok(raw) };
+                    found = LibraryObject::new(raw, functions.close_device);
                     break;
                 }
             }
@@ -91,7 +86,7 @@ impl Context {
     }
 
     pub(super) const fn raw(&self) -> *mut ffi::Context {
-        self.raw
+        self.raw.raw()
     }
 
     /// What the device can do.
@@ -99,7 +94,7 @@ impl Context {
         // SAFETY: numbers, for which zero is a value.
         let mut attributes: ffi::DeviceAttr = unsafe { std::mem::zeroed() };
         // SAFETY: the device is open; the structure has the library's size.
-        check(unsafe { (loaded().query_device)(self.raw, &raw mut attributes) })?;
+        check(unsafe { (loaded().query_device)(self.raw(), &raw mut attributes) })?;
         Ok(attributes)
     }
 
@@ -107,7 +102,7 @@ impl Context {
     pub(crate) fn port(&self, port: u8) -> Result<ffi::PortAttr, io::Error> {
         let mut attributes = ffi::PortAttr::default();
         // SAFETY: the device is open; the function fills at most the structure, the rest stays 0.
-        check(unsafe { (loaded().query_port)(self.raw, port, &raw mut attributes) })?;
+        check(unsafe { (loaded().query_port)(self.raw(), port, &raw mut attributes) })?;
         Ok(attributes)
     }
 
@@ -115,46 +110,32 @@ impl Context {
     pub(crate) fn gid(&self, port: u8, index: u32) -> Result<ffi::GidEntry, io::Error> {
         let mut entry = ffi::GidEntry::default();
         let size = size_of::<ffi::GidEntry>();
-        // SAFETY: the device is open; the function is told the structure's size.
+        // SAFETY: the device is open; the function gets the structure's size.
         check(unsafe {
-            (loaded().query_gid_ex)(self.raw, u32::from(port), index, &raw mut entry, 0, size)
+            (loaded().query_gid_ex)(self.raw(), u32::from(port), index, &raw mut entry, 0, size)
         })?;
         Ok(entry)
-    }
-}
-
-impl Drop for Context {
-    fn drop(&mut self) {
-        // SAFETY: everything made from the context holds an `Arc` of it, so nothing is left.
-        unsafe { (loaded().close_device)(self.raw) };
     }
 }
 
 /// A protection domain: keys of one open nothing in another.
 #[derive(Debug)]
 pub(crate) struct Pd {
-    raw: *mut ffi::Pd,
+    raw: LibraryObject<ffi::Pd>,
     context: Arc<Context>,
 }
-
-// SAFETY: as for `Context`.
-unsafe impl Send for Pd {}
-// SAFETY: as for `Context`.
-unsafe impl Sync for Pd {}
 
 impl Pd {
     /// A domain of its own.
     pub(crate) fn new(context: &Arc<Context>) -> Result<Arc<Self>, io::Error> {
-        // SAFETY: the device is open.
-        let raw = unsafe { (loaded().alloc_pd)(context.raw) };
-        if raw.is_null() {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: the device is open; what is made in the domain holds an `Arc` of it.
+        let raw =
+            unsafe { LibraryObject::new((loaded().alloc_pd)(context.raw()), loaded().dealloc_pd)? };
         Ok(Arc::new(Self { raw, context: Arc::clone(context) }))
     }
 
     pub(super) const fn raw(&self) -> *mut ffi::Pd {
-        self.raw
+        self.raw.raw()
     }
 
     /// The device.
@@ -163,24 +144,12 @@ impl Pd {
     }
 }
 
-impl Drop for Pd {
-    fn drop(&mut self) {
-        // SAFETY: what was made in the domain holds an `Arc` of it, so nothing is left.
-        unsafe { (loaded().dealloc_pd)(self.raw) };
-    }
-}
-
 /// Memory that the device may reach.
 #[derive(Debug)]
 pub(crate) struct Mr {
-    raw: *mut ffi::Mr,
+    raw: LibraryObject<ffi::Mr>,
     _pd: Arc<Pd>,
 }
-
-// SAFETY: as for `Context`; the memory behind it is promised to `Mr::new` for the whole life.
-unsafe impl Send for Mr {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Mr {}
 
 /// What a device may do with registered memory, beside reading it for its own sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +167,7 @@ impl Mr {
     ///
     /// # Safety
     /// Until the registration is dropped the bytes must stay mapped, and as long as a request or
-    /// a peer may use it they must be owned by whoever registered them: not referenced as a
+    /// a peer may use it they must be owned by the caller that registered them: not referenced as a
     /// slice while the device may write them.
     pub(crate) unsafe fn new(
         pd: &Arc<Pd>,
@@ -217,32 +186,25 @@ impl Mr {
             }
         };
         // SAFETY: the domain is alive; the bytes are mapped by the caller's promise, and pinned
-        // by the kernel from here on.
-        let raw = unsafe { (loaded().reg_mr)(pd.raw, start.cast(), len, flags) };
-        if raw.is_null() {
-            return Err(io::Error::last_os_error());
-        }
+        // by the kernel from here on. No request that names them is under way when the registration
+        // ends, by the same promise; a peer that still holds the key is refused by the device then.
+        let raw = unsafe {
+            let raw = (loaded().reg_mr)(pd.raw(), start.cast(), len, flags);
+            LibraryObject::new(raw, loaded().dereg_mr)?
+        };
         Ok(Self { raw, _pd: Arc::clone(pd) })
     }
 
     /// The key by which this side's requests name the memory.
     pub(crate) fn lkey(&self) -> u32 {
         // SAFETY: the registration is alive; the field does not change.
-        unsafe { (*self.raw).lkey }
+        unsafe { (*self.raw.raw()).lkey }
     }
 
     /// The key by which a peer names it.
     pub(crate) fn rkey(&self) -> u32 {
         // SAFETY: as for `lkey`.
-        unsafe { (*self.raw).rkey }
-    }
-}
-
-impl Drop for Mr {
-    fn drop(&mut self) {
-        // SAFETY: no request that names it is under way by the promise to `new`; a peer that
-        // still holds the key is refused by the device from here on.
-        unsafe { (loaded().dereg_mr)(self.raw) };
+        unsafe { (*self.raw.raw()).rkey }
     }
 }
 
@@ -268,11 +230,6 @@ impl Memory {
     /// All bytes.
     pub(crate) fn view(&self) -> View<'_> {
         self.region.view()
-    }
-
-    /// The registration.
-    pub(crate) const fn mr(&self) -> &Mr {
-        &self.mr
     }
 
     /// The piece at `offset`, as a request names it.

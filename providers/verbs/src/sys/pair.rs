@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::device::{Pd, check};
 use super::ffi;
 use super::load::loaded;
+use super::object::LibraryObject;
 use super::queue::{Chain, Cq, Srq};
 
 /// What a queue pair is made with.
@@ -97,17 +98,12 @@ pub(crate) struct Request<'a> {
 /// A queue pair.
 #[derive(Debug)]
 pub(crate) struct Qp {
-    raw: *mut ffi::Qp,
+    raw: LibraryObject<ffi::Qp>,
     inline_bytes: u32,
     _pd: Arc<Pd>,
     _cq: Arc<Cq>,
     _srq: Option<Arc<Srq>>,
 }
-
-// SAFETY: the library's objects may be used from any thread; it locks where it must.
-unsafe impl Send for Qp {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Qp {}
 
 impl Qp {
     /// A pair for a reliable connection, receiving from `srq`.
@@ -120,7 +116,6 @@ impl Qp {
         Self::new(pd, cq, Some(srq), ffi::QPT_RC, sizes)
     }
 
-    /// A pair for datagrams.
     pub(crate) fn datagrams(
         pd: &Arc<Pd>,
         cq: &Arc<Cq>,
@@ -152,11 +147,12 @@ impl Qp {
             sq_sig_all: 0,
         };
         // SAFETY: domain and queues are alive and kept so; the library copies the attributes and
-        // writes the sizes that it granted.
-        let raw = unsafe { (loaded().create_qp)(pd.raw(), &raw mut attributes) };
-        if raw.is_null() {
-            return Err(io::Error::last_os_error());
-        }
+        // writes the sizes that it granted. Nothing else names the pair; the device has let go of it when it
+        // is destroyed.
+        let raw = unsafe {
+            let raw = (loaded().create_qp)(pd.raw(), &raw mut attributes);
+            LibraryObject::new(raw, loaded().destroy_qp)?
+        };
         let inline_bytes = attributes.cap.max_inline_data;
         let (pd, cq) = (Arc::clone(pd), Arc::clone(cq));
         Ok(Self { raw, inline_bytes, _pd: pd, _cq: cq, _srq: srq.cloned() })
@@ -165,7 +161,7 @@ impl Qp {
     /// Its number on the device.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: the pair is alive; the field does not change.
-        unsafe { (*self.raw).number }
+        unsafe { (*self.raw.raw()).number }
     }
 
     /// Bytes that a request may carry inline.
@@ -176,7 +172,7 @@ impl Qp {
     fn modify(&self, attributes: &ffi::QpAttr, mask: i32) -> Result<(), io::Error> {
         let mut attributes = *attributes;
         // SAFETY: the pair is alive; the library reads the attributes of the mask.
-        check(unsafe { (loaded().modify_qp)(self.raw, &raw mut attributes, mask) })
+        check(unsafe { (loaded().modify_qp)(self.raw.raw(), &raw mut attributes, mask) })
     }
 
     /// Prepares a reliable pair, to which peers may then do what registrations permit.
@@ -284,8 +280,8 @@ impl Qp {
         // call returns, when the library has copied them. Registered bytes are protected by the
         // pieces' keys: those who registered them keep them until the completion.
         check(unsafe {
-            let post = (*(*self.raw).context).ops.post_send;
-            post(self.raw, request, &raw mut bad)
+            let post = (*(*self.raw.raw()).context).ops.post_send;
+            post(self.raw.raw(), request, &raw mut bad)
         })
     }
 
@@ -295,16 +291,9 @@ impl Qp {
         let mut bad = ptr::null_mut();
         // SAFETY: as for `Srq::post`.
         check(unsafe {
-            let post = (*(*self.raw).context).ops.post_recv;
-            post(self.raw, chain.first(), &raw mut bad)
+            let post = (*(*self.raw.raw()).context).ops.post_recv;
+            post(self.raw.raw(), chain.first(), &raw mut bad)
         })
-    }
-}
-
-impl Drop for Qp {
-    fn drop(&mut self) {
-        // SAFETY: nothing else names the pair; the device has let go of it when this returns.
-        unsafe { (loaded().destroy_qp)(self.raw) };
     }
 }
 
@@ -314,7 +303,7 @@ fn translate(request: &Request<'_>, inline: &mut [ffi::Sge; 2]) -> ffi::SendWr {
     let (opcode, remote) = match request.work {
         Work::Send => (ffi::WR_SEND, [0; 4]),
         Work::Datagram { to, pair, key } => {
-            (ffi::WR_SEND, [to.raw as u64, two_words(pair, key), 0, 0])
+            (ffi::WR_SEND, [to.raw.raw() as u64, two_words(pair, key), 0, 0])
         }
         Work::Write { address, key } => (ffi::WR_RDMA_WRITE, [address, two_words(key, 0), 0, 0]),
         Work::Read { address, key } => (ffi::WR_RDMA_READ, [address, two_words(key, 0), 0, 0]),
@@ -370,34 +359,23 @@ const fn two_words(first: u32, second: u32) -> u64 {
     u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
 }
 
-/// The way to a peer's datagram pair.
+/// The address handle of a peer's datagram pair.
 #[derive(Debug)]
 pub(crate) struct Ah {
-    raw: *mut ffi::Ah,
+    raw: LibraryObject<ffi::Ah>,
     _pd: Arc<Pd>,
 }
 
-// SAFETY: as for `Qp`.
-unsafe impl Send for Ah {}
-// SAFETY: as for `Qp`.
-unsafe impl Sync for Ah {}
-
 impl Ah {
-    /// The way along `route`.
+    /// The address handle for `route`.
     pub(crate) fn new(pd: &Arc<Pd>, route: &Route) -> Result<Self, io::Error> {
         let mut attributes = route.attributes();
-        // SAFETY: the domain is alive; the library copies the attributes.
-        let raw = unsafe { (loaded().create_ah)(pd.raw(), &raw mut attributes) };
-        if raw.is_null() {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: the domain is alive; the library copies the attributes. When the handle goes nothing names
+        // it, and the kernel keeps what packets under way need.
+        let raw = unsafe {
+            let raw = (loaded().create_ah)(pd.raw(), &raw mut attributes);
+            LibraryObject::new(raw, loaded().destroy_ah)?
+        };
         Ok(Self { raw, _pd: Arc::clone(pd) })
-    }
-}
-
-impl Drop for Ah {
-    fn drop(&mut self) {
-        // SAFETY: nothing names it any more; the kernel keeps what packets under way need.
-        unsafe { (loaded().destroy_ah)(self.raw) };
     }
 }

@@ -8,54 +8,48 @@ use std::sync::Arc;
 use super::device::{Context, Pd, check};
 use super::ffi;
 use super::load::loaded;
+use super::object::LibraryObject;
 
 /// A completion queue and the descriptor that becomes readable when it was asked to.
 #[derive(Debug)]
 pub(crate) struct Cq {
-    raw: *mut ffi::Cq,
-    channel: *mut ffi::Channel,
+    /// Before its channel.
+    raw: LibraryObject<ffi::Cq>,
+    channel: LibraryObject<ffi::Channel>,
     _context: Arc<Context>,
 }
-
-// SAFETY: the library's objects may be used from any thread; it locks where it must.
-unsafe impl Send for Cq {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for Cq {}
 
 impl Cq {
     /// A queue that holds `entries` completions.
     pub(crate) fn new(context: &Arc<Context>, entries: u32) -> Result<Arc<Self>, io::Error> {
-        // SAFETY: the device is open.
-        let channel = unsafe { (loaded().create_channel)(context.raw()) };
-        if channel.is_null() {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the device is open and the channel is alive; there is always a vector 0.
-        let raw = unsafe {
-            (loaded().create_cq)(context.raw(), entries as i32, ptr::null_mut(), channel, 0)
+        // SAFETY: the device is open; its queue goes before the channel.
+        let channel = unsafe {
+            let channel = (loaded().create_channel)(context.raw());
+            LibraryObject::new(channel, loaded().destroy_channel)?
         };
-        if raw.is_null() {
-            let error = io::Error::last_os_error();
-            // SAFETY: nothing uses the channel.
-            unsafe { (loaded().destroy_channel)(channel) };
-            return Err(error);
-        }
+        // SAFETY: the device is open and the channel is alive; there is always a vector 0. Queue pairs hold an
+        // `Arc` of their queue; all events are acknowledged when they are taken.
+        let raw = unsafe {
+            let (entries, channel) = (entries as i32, channel.raw());
+            let raw = (loaded().create_cq)(context.raw(), entries, ptr::null_mut(), channel, 0);
+            LibraryObject::new(raw, loaded().destroy_cq)?
+        };
         let queue = Self { raw, channel, _context: Arc::clone(context) };
         rustix::io::ioctl_fionbio(queue.fd(), true)?;
         Ok(Arc::new(queue))
     }
 
     pub(super) const fn raw(&self) -> *mut ffi::Cq {
-        self.raw
+        self.raw.raw()
     }
 
     /// Takes completions out; returns how many.
     #[inline]
     pub(crate) fn poll(&self, out: &mut [ffi::Wc]) -> usize {
-        // SAFETY: the queue is alive; `out` has room for as many as are asked for.
+        // SAFETY: the queue is alive; `out` has space for as many as are asked for.
         let count = unsafe {
-            let poll = (*(*self.raw).context).ops.poll_cq;
-            poll(self.raw, out.len() as i32, out.as_mut_ptr())
+            let poll = (*(*self.raw()).context).ops.poll_cq;
+            poll(self.raw(), out.len() as i32, out.as_mut_ptr())
         };
         // A negative count is a device that has failed; its queue pairs report that, too.
         usize::try_from(count).unwrap_or(0)
@@ -65,8 +59,8 @@ impl Cq {
     pub(crate) fn request_event(&self) {
         // SAFETY: the queue is alive.
         unsafe {
-            let request = (*(*self.raw).context).ops.req_notify_cq;
-            request(self.raw, 0);
+            let request = (*(*self.raw()).context).ops.req_notify_cq;
+            request(self.raw(), 0);
         }
     }
 
@@ -76,8 +70,8 @@ impl Cq {
         // SAFETY: the channel is alive and does not block; the event is of this queue, the only
         // one of the channel, and acknowledged once.
         unsafe {
-            while (loaded().get_cq_event)(self.channel, &raw mut queue, &raw mut data) == 0 {
-                (loaded().ack_cq_events)(self.raw, 1);
+            while (loaded().get_cq_event)(self.channel.raw(), &raw mut queue, &raw mut data) == 0 {
+                (loaded().ack_cq_events)(self.raw(), 1);
             }
         }
     }
@@ -86,19 +80,8 @@ impl Cq {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel is alive and owns its descriptor.
         unsafe {
-            let fd: RawFd = (*self.channel).fd;
+            let fd: RawFd = (*self.channel.raw()).fd;
             BorrowedFd::borrow_raw(fd)
-        }
-    }
-}
-
-impl Drop for Cq {
-    fn drop(&mut self) {
-        // SAFETY: queue pairs hold an `Arc` of their queue, so none is left; all events were
-        // acknowledged when they were taken.
-        unsafe {
-            (loaded().destroy_cq)(self.raw);
-            (loaded().destroy_channel)(self.channel);
         }
     }
 }
@@ -106,14 +89,9 @@ impl Drop for Cq {
 /// A receive queue that many queue pairs share.
 #[derive(Debug)]
 pub(crate) struct Srq {
-    raw: *mut ffi::Srq,
+    raw: LibraryObject<ffi::Srq>,
     _pd: Arc<Pd>,
 }
-
-// SAFETY: as for `Cq`.
-unsafe impl Send for Srq {}
-// SAFETY: as for `Cq`.
-unsafe impl Sync for Srq {}
 
 impl Srq {
     /// A queue of at most `entries` posted buffers of one piece.
@@ -124,16 +102,16 @@ impl Srq {
             max_sge: 1,
             srq_limit: 0,
         };
-        // SAFETY: the domain is alive; the library copies the attributes.
-        let raw = unsafe { (loaded().create_srq)(pd.raw(), &raw mut attributes) };
-        if raw.is_null() {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: the domain is alive; the library copies the attributes. Queue pairs hold an `Arc` of the queue.
+        let raw = unsafe {
+            let raw = (loaded().create_srq)(pd.raw(), &raw mut attributes);
+            LibraryObject::new(raw, loaded().destroy_srq)?
+        };
         Ok(Arc::new(Self { raw, _pd: Arc::clone(pd) }))
     }
 
     pub(super) const fn raw(&self) -> *mut ffi::Srq {
-        self.raw
+        self.raw.raw()
     }
 
     /// Posts buffers, in one call. At most 16 of them.
@@ -143,16 +121,9 @@ impl Srq {
         // SAFETY: the queue is alive; the chain's requests and pieces live until the call returns,
         // when the library has copied them; the memory is protected by the pieces' keys.
         check(unsafe {
-            let post = (*(*self.raw).context).ops.post_srq_recv;
-            post(self.raw, chain.first(), &raw mut bad)
+            let post = (*(*self.raw()).context).ops.post_srq_recv;
+            post(self.raw(), chain.first(), &raw mut bad)
         })
-    }
-}
-
-impl Drop for Srq {
-    fn drop(&mut self) {
-        // SAFETY: queue pairs hold an `Arc` of it, so none is left.
-        unsafe { (loaded().destroy_srq)(self.raw) };
     }
 }
 

@@ -1,61 +1,19 @@
 //! The transport contract, over datagrams: messages, and `Unsupported` for the rest.
 
-use std::os::fd::{AsFd, BorrowedFd};
-
-use bowline_base::buffer::RecvBuf;
-use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
-use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle,
-    MemoryDomain, OneSided, OpenError, PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink,
-    Source, TagOffload, Token, Unreachable, Wakeup, lacks,
+    AmHeader, AmId, Armed, Desc, EpId, Iface, KeptArrivals, MdAttr, MemoryDomain, OneSided,
+    OpenError, PeerFailure, PostError, SignalSafe, TagOffload, Wakeup, forward, lacks,
 };
 
 use super::UdIface;
-use crate::addr::Address;
-
-const NO_ACCESS: MemError = MemError::Unsupported("reach a peer's memory by datagrams");
 
 impl MemoryDomain for UdIface {
-    lacks! { mem_expose mem_lend puts_end_last }
+    lacks! { mem_alloc mem_register mem_expose mem_lend mem_view mem_release }
+    lacks! { rkey_pack rkey_unpack rkey_ptr puts_end_last rkey_release rkey_of }
 
     fn md_attr(&self) -> MdAttr {
         MdAttr::default()
-    }
-
-    fn mem_alloc(&mut self, _: usize) -> Result<MemHandle, MemError> {
-        Err(NO_ACCESS)
-    }
-
-    fn mem_register(&mut self, _: RecvBuf) -> Result<MemHandle, MemError> {
-        Err(NO_ACCESS)
-    }
-
-    fn mem_view(&self, _: MemHandle) -> Option<View<'_>> {
-        None
-    }
-
-    fn mem_release(&mut self, _: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        Err(NO_ACCESS)
-    }
-
-    fn rkey_pack(&self, _: MemHandle) -> Result<Vec<u8>, MemError> {
-        Err(NO_ACCESS)
-    }
-
-    fn rkey_unpack(&mut self, _: EpId, _: &[u8]) -> Result<RkeyId, MemError> {
-        Err(NO_ACCESS)
-    }
-
-    fn rkey_ptr(&self, _: RkeyId, _: u64, _: usize) -> Option<View<'_>> {
-        None
-    }
-
-    fn rkey_release(&mut self, _: RkeyId) {}
-
-    fn rkey_of(&self, _: u64, _: usize, _: &mut [u8]) -> Option<usize> {
-        None
     }
 }
 
@@ -64,37 +22,17 @@ impl MemoryDomain for UdIface {
 unsafe impl Iface for UdIface {
     lacks! { explain am_zcopy }
 
-    fn attr(&self) -> &IfaceAttr {
-        &self.attr
-    }
-
-    fn address(&self) -> Vec<u8> {
-        self.own.encode()
-    }
-
-    fn reachable(&self, address: &[u8]) -> Result<(), Unreachable> {
-        match self.read_address(address) {
-            Ok(_) => Ok(()),
-            Err(OpenError::Unreachable(reason)) => Err(reason),
-            Err(error) => Err(Unreachable::because(error.to_string())),
-        }
+    // Its own methods of these names.
+    forward! {
+        [this => this] attr address reachable source_of disconnect am_bcopy flush flush_all want_writable progress
     }
 
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         self.open_endpoint(address)
     }
 
-    fn source_of(&self, address: &[u8]) -> Option<Source> {
-        let address = Address::decode(address).ok()?;
-        self.by_uid.get(&address.uid).map(|number| Source(*number))
-    }
-
-    fn disconnect(&mut self, ep: EpId) {
-        self.close_endpoint(ep);
-    }
-
     fn all_sent(&mut self) -> bool {
-        !self.peers.iter().any(super::Peer::is_busy)
+        Self::all_sent(self)
     }
 
     fn am_short(
@@ -104,44 +42,13 @@ unsafe impl Iface for UdIface {
         header: &AmHeader,
         payload: &[u8],
     ) -> Result<(), PostError> {
-        let mut pack = |room: View<'_>| room.copy_in(payload);
-        self.post_message(ep, id, header, payload.len(), &mut pack).map(|_| ())
-    }
-
-    fn am_bcopy(
-        &mut self,
-        ep: EpId,
-        id: AmId,
-        header: &AmHeader,
-        max_len: usize,
-        pack: &mut dyn FnMut(View<'_>) -> usize,
-    ) -> Result<usize, PostError> {
-        self.post_message(ep, id, header, max_len, pack)
-    }
-
-    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
-        let number = self.open_peer(ep)?;
-        Ok(match self.flush_link(number, CompletionOf::Token(token)) {
-            true => Posted::InFlight,
-            false => Posted::Done,
-        })
-    }
-
-    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
-        Ok(self.flush_everything(token))
+        let mut pack = |space: View<'_>| space.copy_in(payload);
+        self.am_bcopy(ep, id, header, payload.len(), &mut pack).map(|_| ())
     }
 
     fn fence(&mut self) -> Result<(), PostError> {
         // Messages are in order, and there is nothing else.
         Ok(())
-    }
-
-    fn want_writable(&mut self, ep: EpId) {
-        self.want(ep);
-    }
-
-    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        self.make_progress(sink, budget)
     }
 
     fn check(&mut self, ep: EpId) -> Result<(), PostError> {
@@ -160,9 +67,9 @@ impl OneSided for UdIface {
 }
 
 impl Wakeup for UdIface {
-    fn doorbell(&self) -> Option<&Doorbell> {
-        None
-    }
+    lacks! { doorbell }
+
+    forward! { [this => this] event_fd }
 
     fn arm(&mut self, _descriptor: bool) -> Armed {
         self.control.sleeping(true);
@@ -178,16 +85,6 @@ impl Wakeup for UdIface {
         self.cq.take_events();
         // Setting it again takes back what has expired.
         self.set_clock(None);
-    }
-
-    fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
-        if self.poller.is_none() {
-            let act = "make a descriptor to sleep on";
-            let poller = self.make_poller().map_err(|source| OpenError::System { act, source })?;
-            self.poller = Some(poller);
-        }
-        let (poller, _) = self.poller.as_ref().expect("made just now");
-        Ok(poller.as_fd())
     }
 }
 

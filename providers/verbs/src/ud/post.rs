@@ -8,7 +8,7 @@ use bowline_uct::runtime::CompletionOf;
 use bowline_uct::{AmHeader, AmId, EpId, PostError, Posted, Token};
 
 use super::peer::{Sent, Waiting};
-use super::wire::{HEAD_BYTES, Head, Kind};
+use super::wire::{DatagramHead, DatagramKind, HEAD_BYTES};
 use super::{UdIface, WAITING};
 use crate::sys::{Bytes, Request, Work};
 use crate::wire::{self, HEADER_BYTES};
@@ -25,7 +25,7 @@ pub(super) const SENT: u64 = 1 << 63;
 impl UdIface {
     /// Gives a send buffer back, now or when the device's queue holds it no more.
     pub(super) fn free(&mut self, buffer: u32) {
-        let place = &mut self.in_queue[buffer as usize];
+        let place = &mut self.state.in_queue[buffer as usize];
         if place.0 == 0 {
             place.1 = false;
             self.send.give(buffer);
@@ -36,10 +36,10 @@ impl UdIface {
 
     /// Sent datagrams up to number `last` have left the device's queue.
     pub(super) fn left_queue(&mut self, last: u64) {
-        while self.next_queued - self.queued.len() as u64 <= last {
-            let Some(buffer) = self.queued.pop_front() else { return };
+        while self.state.next_queued - self.state.queued.len() as u64 <= last {
+            let Some(buffer) = self.state.queued.pop_front() else { return };
             let Some(buffer) = buffer else { continue };
-            let place = &mut self.in_queue[buffer as usize];
+            let place = &mut self.state.in_queue[buffer as usize];
             place.0 -= 1;
             if place.0 == 0 && std::mem::take(&mut place.1) {
                 self.send.give(buffer);
@@ -48,16 +48,15 @@ impl UdIface {
     }
 
     /// Whether a message to the peer may leave now.
-    pub(super) fn has_room(&self, number: u32) -> bool {
-        self.peers[number as usize].waiting.is_empty() && self.window_has_room(number)
+    pub(super) fn has_space(&self, number: u32) -> bool {
+        self.peers[number as usize].waiting.is_empty() && self.window_has_space(number)
     }
 
     /// The same for those that stand in front, having waited for the connection.
-    fn window_has_room(&self, number: u32) -> bool {
-        self.peers[number as usize]
-            .link
-            .as_ref()
-            .is_some_and(|link| link.outgoing.has_room() && self.queued.len() < self.depth)
+    fn window_has_space(&self, number: u32) -> bool {
+        self.peers[number as usize].link.as_ref().is_some_and(|link| {
+            link.outgoing.has_space() && self.state.queued.len() < self.state.depth
+        })
     }
 
     #[cold]
@@ -67,9 +66,14 @@ impl UdIface {
     }
 
     /// Posts a datagram with a message's send buffer, or an acknowledgement without one.
-    fn post(&mut self, number: u32, head: &Head, sent: Option<Sent>) -> Result<(), PostError> {
+    fn post(
+        &mut self,
+        number: u32,
+        head: &DatagramHead,
+        sent: Option<Sent>,
+    ) -> Result<(), PostError> {
         let peer = &self.peers[number as usize];
-        let (Some(link), true) = (&peer.link, self.queued.len() < self.depth) else {
+        let (Some(link), true) = (&peer.link, self.state.queued.len() < self.state.depth) else {
             return Err(PostError::NoResource);
         };
         let head = head.encode();
@@ -77,7 +81,7 @@ impl UdIface {
         let bytes = match sent {
             None => Bytes::Inline(&head, &[]),
             Some(sent) => {
-                if self.in_queue[sent.buffer as usize].0 == 0 {
+                if self.state.in_queue[sent.buffer as usize].0 == 0 {
                     // Otherwise the device may be reading it; what it says is merely older.
                     self.send.view(sent.buffer).copy_in(&head);
                 }
@@ -85,42 +89,41 @@ impl UdIface {
                 Bytes::Registered(&piece)
             }
         };
-        let signalled = self.unsignalled + 1 >= SIGNAL_EVERY;
+        let signalled = self.state.unsignalled + 1 >= SIGNAL_EVERY;
         let (pair, key) = (peer.address.data, peer.address.qkey);
         let request = Request {
-            id: SENT | self.next_queued,
-            work: Work::Datagram { to: &link.way, pair, key },
+            id: SENT | self.state.next_queued,
+            work: Work::Datagram { to: &link.handle, pair, key },
             bytes,
             signalled,
             fenced: false,
         };
-        if let Err(error) = self.pair.post(&request) {
+        if let Err(error) = self.state.pair.post(&request) {
             tracing::debug!(%error, "a datagram was not taken by the device");
             return Err(PostError::NoResource);
         }
-        self.unsignalled = if signalled { 0 } else { self.unsignalled + 1 };
+        self.state.unsignalled = if signalled { 0 } else { self.state.unsignalled + 1 };
         self.counters.requests += 1;
         self.counters.signalled += u64::from(signalled);
-        self.next_queued += 1;
-        self.queued.push_back(sent.map(|sent| sent.buffer));
+        self.state.next_queued += 1;
+        self.state.queued.push_back(sent.map(|sent| sent.buffer));
         if let Some(sent) = sent {
-            self.in_queue[sent.buffer as usize].0 += 1;
+            self.state.in_queue[sent.buffer as usize].0 += 1;
         }
         Ok(())
     }
 
-    /// Sends the message in `sent` as the next one of the connection.
     fn send_next(&mut self, number: u32, sent: Sent) -> Result<(), PostError> {
         let Some(link) = &mut self.peers[number as usize].link else {
             return Err(PostError::NoResource);
         };
-        let head = Head {
-            kind: Kind::Data,
+        let head = DatagramHead {
+            kind: DatagramKind::Data,
             to: link.theirs.pair,
             session: link.theirs.psn,
             sequence: link.outgoing.next(),
             expected: link.incoming.expected(),
-            share: self.shares.each(),
+            share: self.state.shares.each(),
         };
         self.post(number, &head, Some(sent))?;
         if let Some(link) = &mut self.peers[number as usize].link {
@@ -144,13 +147,13 @@ impl UdIface {
         for _ in 0..REPEATED {
             let Some(link) = &self.peers[number as usize].link else { return };
             let Some((sequence, &sent)) = link.outgoing.due_again() else { return };
-            let head = Head {
-                kind: Kind::Data,
+            let head = DatagramHead {
+                kind: DatagramKind::Data,
                 to: link.theirs.pair,
                 session: link.theirs.psn,
                 sequence,
                 expected: link.incoming.expected(),
-                share: self.shares.each(),
+                share: self.state.shares.each(),
             };
             if self.post(number, &head, Some(sent)).is_err() {
                 return;
@@ -165,15 +168,15 @@ impl UdIface {
     /// Sends an acknowledgement.
     pub(super) fn acknowledge(&mut self, number: u32, gap: bool) {
         let Some(link) = &self.peers[number as usize].link else { return };
-        let head = Head {
-            kind: Kind::Ack { gap },
+        let head = DatagramHead {
+            kind: DatagramKind::Ack { gap },
             to: link.theirs.pair,
             session: link.theirs.psn,
             sequence: link.outgoing.next(),
             expected: link.incoming.expected(),
-            share: self.shares.each(),
+            share: self.state.shares.each(),
         };
-        // Without room it stays owed.
+        // Without space it stays owed.
         if self.post(number, &head, None).is_ok() {
             self.counters.acknowledgements += 1;
             if let Some(link) = &mut self.peers[number as usize].link {
@@ -182,7 +185,7 @@ impl UdIface {
         }
     }
 
-    pub(super) fn post_message(
+    pub(super) fn am_bcopy(
         &mut self,
         ep: EpId,
         id: AmId,
@@ -196,11 +199,11 @@ impl UdIface {
         }
         let peer = &self.peers[number as usize];
         let waits = peer.link.is_none();
-        let room = if waits { peer.waiting.len() < WAITING } else { self.has_room(number) };
+        let space = if waits { peer.waiting.len() < WAITING } else { self.has_space(number) };
         if waits {
             self.ask(number);
         }
-        if !room {
+        if !space {
             return Err(self.refuse());
         }
         let Some(buffer) = self.send.take() else { return Err(self.refuse()) };
@@ -220,12 +223,12 @@ impl UdIface {
         Ok(len)
     }
 
-    /// Sends what waited for the connection, in order, as far as there is room.
+    /// Sends what waited for the connection, in order, as far as there is space.
     pub(super) fn post_waiting(&mut self, number: u32) {
         while let Some(waiting) = self.peers[number as usize].waiting.pop_front() {
             match waiting {
                 Waiting::Message(sent) => {
-                    if !self.window_has_room(number) || self.send_next(number, sent).is_err() {
+                    if !self.window_has_space(number) || self.send_next(number, sent).is_err() {
                         let peer = &mut self.peers[number as usize];
                         return peer.waiting.push_front(Waiting::Message(sent));
                     }
@@ -260,13 +263,22 @@ impl UdIface {
         }
     }
 
-    pub(super) fn flush_everything(&mut self, token: Token) -> Posted {
+    pub(super) fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        let number = self.open_peer(ep)?;
+        Ok(match self.flush_link(number, CompletionOf::Token(token)) {
+            true => Posted::InFlight,
+            false => Posted::Done,
+        })
+    }
+
+    pub(super) fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
         let key = self.events.open_group(token);
         for number in 0..self.peers.len() as u32 {
-            if self.flush_link(number, CompletionOf::Part(key)) {
-                self.events.add_part(key);
+            let part = self.events.add_part(key);
+            if !self.flush_link(number, part) {
+                self.events.answer(part, Ok(0));
             }
         }
-        self.events.close_group(key)
+        Ok(self.events.close_group(key))
     }
 }

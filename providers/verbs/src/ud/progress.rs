@@ -5,40 +5,37 @@
 //! that what a peer sent before its end comes before the news of it.
 //!
 //! **Without a spare** buffer nothing can be shown. Messages then wait in `stash`, as many as leave
-//! room for the acknowledgements of others; what comes beyond is dropped and asked for again.
+//! space for the acknowledgements of others; what comes beyond is dropped and asked for again.
 
 use std::time::{Duration, Instant};
 
-use bowline_uct::{Arrival, EpId, PeerFailure, Sink, Source, Token, Verdict};
+use bowline_uct::{Arrival, Discard, PeerFailure, Sink, Source, Verdict};
 use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
 
 use super::post::SENT;
 use super::window::Order;
-use super::wire::{HEAD_BYTES, Head, Kind};
-use super::{BEFORE_MESSAGE, UdIface};
+use super::wire::{DatagramHead, DatagramKind, HEAD_BYTES};
+use super::{BATCH, BEFORE_MESSAGE, UdIface};
 use crate::control::GRH_BYTES;
 use crate::sys::{Wc, ffi};
 use crate::wire::{self, HEADER_BYTES, Parsed};
-
-/// Completions taken in one call.
-pub(super) const BATCH: usize = 16;
 
 /// Rounds between looks at the clock, and the time between looks at all connections.
 const ROUNDS: u32 = 16;
 const SCAN: Duration = Duration::from_millis(5);
 
 impl UdIface {
-    pub(super) fn make_progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    pub(super) fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         if self.control.pending() {
             self.take_events();
         }
         if budget == 0 {
-            // Nothing may be told, but what waits for acknowledgements may leave.
+            // Nothing may be reported, but what waits for acknowledgements may leave.
             self.absorb();
-            self.look_at_clock();
+            self.check_clock();
             return 0;
         }
-        let mut events = self.tell(sink, budget);
+        let mut events = self.report_events(sink, budget);
         let mut found = 0;
         if !self.receive.has_spare() {
             found = self.absorb();
@@ -54,18 +51,18 @@ impl UdIface {
                 events += self.completed(&completions[place], sink);
             }
         }
-        if !self.ended.is_empty() {
+        if !self.state.ended.is_empty() {
             self.break_ended();
         }
-        events += self.tell(sink, budget - events);
+        events += self.report_events(sink, budget - events);
         if !self.waiters.is_empty() {
-            events += self.tell_writable(sink, budget - events);
+            events += self.report_writable(sink, budget - events);
         }
         self.pay(found == 0);
-        self.rounds += 1;
-        if self.rounds >= ROUNDS {
-            self.rounds = 0;
-            self.look_at_clock();
+        self.state.rounds += 1;
+        if self.state.rounds >= ROUNDS {
+            self.state.rounds = 0;
+            self.check_clock();
         }
         if let Err(error) = self.post_receives(false) {
             tracing::error!(%error, "receive buffers cannot be posted again");
@@ -73,22 +70,21 @@ impl UdIface {
         events
     }
 
-    fn tell(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn report_events(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = self.events.report(sink, budget);
         while events < budget
-            && let Some(number) = self.failed.pop_front()
+            && let Some((number, _)) = self.failed.pop_front()
         {
-            let (source, ep, how) = self.failure_of(number);
-            sink.failed(source, ep, how);
+            self.report_failure(number, sink);
             events += 1;
         }
         events
     }
 
     fn poll(&mut self, out: &mut [Wc]) -> usize {
-        if !self.stash.is_empty() {
-            let count = out.len().min(self.stash.len());
-            for (place, completion) in out.iter_mut().zip(self.stash.drain(..count)) {
+        if !self.state.stash.is_empty() {
+            let count = out.len().min(self.state.stash.len());
+            for (place, completion) in out.iter_mut().zip(self.state.stash.drain(..count)) {
                 *place = completion;
             }
             return count;
@@ -99,7 +95,7 @@ impl UdIface {
         count
     }
 
-    /// Takes in what tells the sink nothing, and keeps the rest for later. Returns what was found.
+    /// Takes in what the sink does not see, and keeps the rest for later. Returns what was found.
     pub(super) fn absorb(&mut self) -> usize {
         let mut completions = [Wc::default(); BATCH];
         let found = self.cq.poll(&mut completions);
@@ -113,7 +109,7 @@ impl UdIface {
             if self.is_message(completion) {
                 self.set_aside(completion);
             } else {
-                self.completed(completion, &mut Nobody);
+                self.completed(completion, &mut Discard);
             }
         }
         found
@@ -123,40 +119,40 @@ impl UdIface {
     fn put_back(&mut self, completions: &[Wc]) {
         for completion in completions.iter().rev() {
             if completion.wr_id & SENT == 0 && self.is_message(completion) {
-                self.stash.push_front(*completion);
+                self.state.stash.push_front(*completion);
             } else {
-                self.completed(completion, &mut Nobody);
+                self.completed(completion, &mut Discard);
             }
         }
     }
 
     fn set_aside(&mut self, completion: &Wc) {
-        if self.receive.has_spare() || self.stash.len() < self.most_aside {
-            self.stash.push_back(*completion);
+        if self.receive.has_spare() || self.state.stash.len() < self.state.most_aside {
+            self.state.stash.push_back(*completion);
         } else {
-            // Not taken, so not acknowledged: it comes again when there is room.
-            self.starved = true;
+            // Not taken, so not acknowledged: it comes again when there is space.
+            self.state.starved = true;
             self.counters.no_spare += 1;
             self.receive.again(completion.wr_id as u32);
         }
     }
 
-    /// Whether a received datagram has a message; others tell the sink nothing.
+    /// Whether a received datagram has a message; the sink does not see others.
     fn is_message(&self, completion: &Wc) -> bool {
-        matches!(self.head_of(completion), Some(Head { kind: Kind::Data, .. }))
+        matches!(self.head_of(completion), Some(DatagramHead { kind: DatagramKind::Data, .. }))
     }
 
     /// Whether something that was sent to our end `pair` waits to be shown.
     pub(super) fn is_aside(&self, pair: u32) -> bool {
         let theirs = |completion: &Wc| self.head_of(completion).map(|head| head.to);
-        self.stash.iter().any(|completion| theirs(completion) == Some(pair))
+        self.state.stash.iter().any(|completion| theirs(completion) == Some(pair))
     }
 
-    fn head_of(&self, completion: &Wc) -> Option<Head> {
+    fn head_of(&self, completion: &Wc) -> Option<DatagramHead> {
         let view = self.receive.view(completion.wr_id as u32, completion.byte_len as usize);
         let mut bytes = [0; HEAD_BYTES];
         view.slice(GRH_BYTES, HEAD_BYTES)?.copy_out(&mut bytes);
-        Head::decode(&bytes)
+        DatagramHead::decode(&bytes)
     }
 
     /// Takes a completion in. Returns the events, 0 or 1.
@@ -184,21 +180,21 @@ impl UdIface {
         }
         let len = completion.byte_len as usize;
         let head = self.head_of(completion)?;
-        if !self.by_number.contains_key(&head.to) && self.control.pending() {
+        if !self.state.by_number.contains_key(&head.to) && self.control.pending() {
             self.take_events();
         }
-        let number = *self.by_number.get(&head.to)?;
+        let number = *self.state.by_number.get(&head.to)?;
         let link = self.peers[number as usize].link.as_mut()?;
         if link.ours.psn != head.session {
             return None;
         }
         link.outgoing.share(head.share);
-        let (freed, clock) = (&mut self.freed, Instant::now);
+        let (freed, clock) = (&mut self.state.freed, Instant::now);
         if link.outgoing.acknowledged(head.expected, clock, |sent| freed.push(sent.buffer)) > 0 {
             self.acknowledged(number, head.expected);
         }
         match head.kind {
-            Kind::Ack { gap } => {
+            DatagramKind::Ack { gap } => {
                 if gap {
                     if let Some(link) = &mut self.peers[number as usize].link {
                         link.outgoing.lost();
@@ -207,13 +203,13 @@ impl UdIface {
                 }
                 None
             }
-            Kind::Data => self.message(number, buffer, len, head.sequence, sink),
+            DatagramKind::Data => self.message(number, buffer, len, head.sequence, sink),
         }
     }
 
-    /// Frees what was acknowledged, answers flushes, and sends what waited for room.
+    /// Frees what was acknowledged, answers flushes, and sends what waited for space.
     fn acknowledged(&mut self, number: u32, expected: u32) {
-        while let Some(buffer) = self.freed.pop() {
+        while let Some(buffer) = self.state.freed.pop() {
             self.free(buffer);
         }
         while let Some(link) = &mut self.peers[number as usize].link
@@ -238,9 +234,9 @@ impl UdIface {
         sink: &mut dyn Sink,
     ) -> Option<u32> {
         let link = self.peers[number as usize].link.as_mut()?;
-        self.shares.arrived(&mut link.counted);
+        self.state.shares.arrived(&mut link.counted);
         if !std::mem::replace(&mut link.owing, true) {
-            self.owing.push_back(number);
+            self.state.owing.push_back(number);
         }
         if link.incoming.order(sequence) != Order::Next {
             link.incoming.dropped(sequence);
@@ -269,9 +265,9 @@ impl UdIface {
     /// Sends acknowledgements: those that must go, or with nothing else to do all that are owed.
     pub(super) fn pay(&mut self, all: bool) {
         // Where a peer may send less than its window, it waits for answers to less.
-        let most = (self.window / 4).min(usize::from(self.shares.each()) / 2) as u32;
-        for _ in 0..self.owing.len() {
-            let Some(number) = self.owing.pop_front() else { return };
+        let most = (self.state.window / 4).min(usize::from(self.state.shares.each()) / 2) as u32;
+        for _ in 0..self.state.owing.len() {
+            let Some(number) = self.state.owing.pop_front() else { return };
             let Some(link) = &mut self.peers[number as usize].link else { continue };
             let must = link.incoming.must_acknowledge(most);
             if must.is_some() || all && link.incoming.owes() {
@@ -280,50 +276,28 @@ impl UdIface {
             let Some(link) = &mut self.peers[number as usize].link else { continue };
             link.owing = link.incoming.owes();
             if link.owing {
-                self.owing.push_back(number);
+                self.state.owing.push_back(number);
             }
         }
     }
 
     /// Buffers have come back: those whose messages were dropped are asked for them again.
     pub(super) fn ask_again(&mut self) {
-        if !std::mem::take(&mut self.starved) {
+        if !std::mem::take(&mut self.state.starved) {
             return;
         }
         for number in 0..self.peers.len() as u32 {
             let Some(link) = &mut self.peers[number as usize].link else { continue };
             link.incoming.ask_again();
             if !std::mem::replace(&mut link.owing, true) {
-                self.owing.push_back(number);
+                self.state.owing.push_back(number);
             }
-        }
-    }
-
-    fn tell_writable(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let mut waiters = std::mem::take(&mut self.waiters);
-        let events = waiters.report(sink, budget, |ep| self.may_post(ep.0));
-        self.waiters = waiters;
-        events
-    }
-
-    fn may_post(&self, number: u32) -> bool {
-        let peer = &self.peers[number as usize];
-        let room = match peer.link {
-            Some(_) => self.has_room(number),
-            None => peer.waiting.len() < super::WAITING,
-        };
-        room && self.send.has_free()
-    }
-
-    pub(super) fn want(&mut self, ep: EpId) {
-        if self.open_peer(ep).is_ok() {
-            self.waiters.ask(ep);
         }
     }
 
     /// Sends again what is overdue. Returns when to look again, if anything is under way.
     pub(super) fn scan(&mut self, now: Instant) -> Option<Instant> {
-        self.next_scan = now + SCAN;
+        self.state.next_scan = now + SCAN;
         let mut next: Option<Instant> = None;
         for number in 0..self.peers.len() as u32 {
             let Some(link) = &mut self.peers[number as usize].link else { continue };
@@ -347,9 +321,9 @@ impl UdIface {
         next
     }
 
-    fn look_at_clock(&mut self) {
+    fn check_clock(&mut self) {
         let now = Instant::now();
-        if now >= self.next_scan {
+        if now >= self.state.next_scan {
             self.scan(now);
         }
     }
@@ -368,19 +342,19 @@ impl UdIface {
             return false;
         }
         self.set_clock(next);
-        let busy = !self.stash.is_empty() && self.receive.has_spare()
+        let busy = !self.state.stash.is_empty() && self.receive.has_spare()
             || !self.events.is_empty()
             || !self.failed.is_empty()
-            || self.ended.iter().any(|(_, ours, _)| !self.is_aside(*ours))
-            || self.starved && self.receive.has_spare()
-            || self.waiters.iter().any(|ep| self.may_post(ep.0))
+            || self.state.ended.iter().any(|(_, ours, _)| !self.is_aside(*ours))
+            || self.state.starved && self.receive.has_spare()
+            || self.is_writable()
             || self.control.pending_after_sleeping();
         !busy
     }
 
     /// Has the descriptor become readable at `next`, or not at all.
     pub(super) fn set_clock(&self, next: Option<Instant>) {
-        let Some((_, clock)) = &self.poller else { return };
+        let Some(clock) = &self.state.clock else { return };
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
         let value = next.map_or(none, |next| {
             let time = next.saturating_duration_since(Instant::now());
@@ -396,20 +370,8 @@ impl UdIface {
     /// Progress without a layer above, while the interface closes: messages are acknowledged and
     /// dropped.
     pub(super) fn drain_quietly(&mut self) {
-        if self.make_progress(&mut Nobody, 64) == 0 {
+        if self.progress(&mut Discard, 64) == 0 {
             std::thread::yield_now();
         }
     }
-}
-
-/// A layer above that wants nothing.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn am(&mut self, _: Arrival<'_>) -> Verdict {
-        Verdict::Consumed
-    }
-    fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
-    fn writable(&mut self, _: EpId) {}
-    fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
 }

@@ -14,7 +14,6 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Of `buffers` in all.
     pub(super) fn new(buffers: u32) -> Self {
         Self { buffers: buffers.max(1), period: 1, arrived: 0, now: 0, before: 0 }
     }
@@ -67,11 +66,11 @@ mod tests {
         assert_eq!(shares.each(), 100);
         let mut out: Outgoing<()> = Outgoing::new(64);
         out.share(0);
-        assert!(out.has_room(), "one may always be sent");
+        assert!(out.has_space(), "one may always be sent");
         out.sent(());
-        assert!(!out.has_room());
+        assert!(!out.has_space());
         out.share(2);
-        assert!(out.has_room());
+        assert!(out.has_space());
         assert_eq!(Shares::new(0).each(), 1);
     }
 }

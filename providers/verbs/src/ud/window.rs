@@ -40,7 +40,7 @@ pub struct Outgoing<T> {
     again_from: u32,
     again_until: u32,
     /// Whether that was lost is not certain: only the first are sent again, and the answer to them
-    /// tells.
+    /// says.
     probing: bool,
     /// Most that may ever be under way, that may be now, and that the peer has buffers for.
     most: usize,
@@ -87,7 +87,7 @@ impl<T> Outgoing<T> {
 
     /// Whether one more may be sent.
     #[inline]
-    pub fn has_room(&self) -> bool {
+    pub fn has_space(&self) -> bool {
         self.unacknowledged.len() < self.allowed.min(self.share)
     }
 
@@ -310,10 +310,9 @@ pub struct Incoming {
     expected: u32,
     /// Taken since the last acknowledgement was sent.
     due: u32,
-    /// An acknowledgement is to be sent at once: `Some(true)` tells of a gap.
+    /// An acknowledgement is to be sent at once: `Some(true)` says that there is a gap.
     at_once: Option<bool>,
-    /// The present gap was told.
-    gap_told: bool,
+    gap_reported: bool,
 }
 
 impl Incoming {
@@ -337,27 +336,27 @@ impl Incoming {
     pub fn taken(&mut self) {
         self.expected = self.expected.wrapping_add(1);
         self.due += 1;
-        self.gap_told = false;
+        self.gap_reported = false;
     }
 
     /// Datagram `sequence` was not.
     pub fn dropped(&mut self, sequence: u32) {
         match self.order(sequence) {
             Order::Again => self.at_once = self.at_once.or(Some(false)),
-            Order::Early if !self.gap_told => {
-                self.gap_told = true;
+            Order::Early if !self.gap_reported => {
+                self.gap_reported = true;
                 self.at_once = Some(true);
             }
             Order::Early | Order::Next => {}
         }
     }
 
-    /// There is room for what had to be dropped for want of it.
+    /// There is space for what had to be dropped for want of it.
     pub fn ask_again(&mut self) {
         self.at_once = Some(true);
     }
 
-    /// Whether an acknowledgement must go now, and whether it tells of a gap; `most` may be owed.
+    /// Whether an acknowledgement must go now, and whether it reports a gap; `most` may be owed.
     #[inline]
     pub fn must_acknowledge(&self, most: u32) -> Option<bool> {
         match self.at_once {

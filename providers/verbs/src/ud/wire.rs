@@ -5,7 +5,7 @@
 //! ```
 //!
 //! `to` and `session` are the end that the receiver named when the connection was agreed on, so a
-//! datagram of an earlier connection, or of somebody who was never told, finds nothing. `expected`
+//! datagram of an earlier connection, or of a sender that was never known, finds nothing. `expected`
 //! acknowledges all that stand before it. `share` is how many datagrams of the receiver's the sender
 //! has buffers for.
 
@@ -14,7 +14,7 @@ pub const HEAD_BYTES: usize = 24;
 
 /// What a datagram is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DatagramKind {
     /// A message behind it.
     Data,
     /// Only an acknowledgement.
@@ -26,9 +26,9 @@ pub enum Kind {
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct DatagramHead {
     /// What follows.
-    pub kind: Kind,
+    pub kind: DatagramKind,
     /// Number of the receiver's end.
     pub to: u32,
     /// The end's secret.
@@ -41,14 +41,14 @@ pub struct Head {
     pub share: u16,
 }
 
-impl Head {
+impl DatagramHead {
     /// The header's bytes.
     #[inline]
     pub fn encode(&self) -> [u8; HEAD_BYTES] {
         let mut out = [0; HEAD_BYTES];
         (out[0], out[1]) = match self.kind {
-            Kind::Data => (1, 0),
-            Kind::Ack { gap } => (2, u8::from(gap)),
+            DatagramKind::Data => (1, 0),
+            DatagramKind::Ack { gap } => (2, u8::from(gap)),
         };
         out[2..4].copy_from_slice(&self.share.to_le_bytes());
         out[4..8].copy_from_slice(&self.to.to_le_bytes());
@@ -66,9 +66,9 @@ impl Head {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let kind = match (bytes[0], bytes[1]) {
-            (1, 0) => Kind::Data,
-            (2, 0) => Kind::Ack { gap: false },
-            (2, 1) => Kind::Ack { gap: true },
+            (1, 0) => DatagramKind::Data,
+            (2, 0) => DatagramKind::Ack { gap: false },
+            (2, 1) => DatagramKind::Ack { gap: true },
             _ => return None,
         };
         if word(20) != 0 {
@@ -86,15 +86,18 @@ mod tests {
 
     #[test]
     fn heads_come_back_and_others_are_refused() {
-        for kind in [Kind::Data, Kind::Ack { gap: false }, Kind::Ack { gap: true }] {
-            let head = Head { kind, to: 1, session: 2, sequence: u32::MAX, expected: 4, share: 5 };
+        for kind in
+            [DatagramKind::Data, DatagramKind::Ack { gap: false }, DatagramKind::Ack { gap: true }]
+        {
+            let head =
+                DatagramHead { kind, to: 1, session: 2, sequence: u32::MAX, expected: 4, share: 5 };
             let bytes = head.encode();
-            assert_eq!(Head::decode(&bytes), Some(head));
-            assert_eq!(Head::decode(&bytes[..HEAD_BYTES - 1]), None);
+            assert_eq!(DatagramHead::decode(&bytes), Some(head));
+            assert_eq!(DatagramHead::decode(&bytes[..HEAD_BYTES - 1]), None);
             for (place, value) in [(0, 0), (0, 3), (1, 2), (20, 1), (23, 1)] {
                 let mut bad = bytes;
                 bad[place] = value;
-                assert_eq!(Head::decode(&bad), None, "{value} at {place}");
+                assert_eq!(DatagramHead::decode(&bad), None, "{value} at {place}");
             }
         }
     }

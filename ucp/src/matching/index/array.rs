@@ -1,12 +1,13 @@
 //! A leaf for each rank, all made at once: the design of a table indexed by rank.
 //!
-//! Fastest to search and the dearest in memory: 16 bytes for each rank of the communicator, from
-//! the first entry on, whoever it is from. Messages of ranks that the communicator does not have
+//! Fastest to search and the dearest in memory: 8 bytes for each rank of the communicator, from
+//! the first entry on, from any rank. Messages of ranks that the communicator does not have
 //! share one leaf behind the others.
 
 use crate::matching::Want;
-use crate::matching::count::Count;
+use crate::matching::count::{Count, QueueKind};
 use crate::matching::indexed::{Class, Index, Leaf};
+use crate::matching::pool::{EntryPool, KEPT};
 
 /// See the module's text.
 #[derive(Debug)]
@@ -41,7 +42,8 @@ impl Index for ArrayIndex {
     type Path = ();
 
     const CHAINS: bool = false;
-    const LOOKS: u32 = 16;
+    const RELEASES: bool = false;
+    const BREAK_EVEN: u32 = 16;
 
     #[inline(always)]
     fn class(want: &Want) -> Class {
@@ -55,7 +57,14 @@ impl Index for ArrayIndex {
     }
 
     #[inline(always)]
-    fn insert(&mut self, rank: u32, _: u64, (): &(), count: &mut impl Count) -> u32 {
+    fn insert(
+        &mut self,
+        _: &mut EntryPool,
+        rank: u32,
+        _: u64,
+        (): &(),
+        count: &mut impl Count,
+    ) -> u32 {
         if self.leaves.is_empty() {
             self.make(count);
         }
@@ -66,16 +75,23 @@ impl Index for ArrayIndex {
     fn release(&mut self, (): &(), _: u32, _: &mut impl Count) {}
 
     #[inline(always)]
-    fn leaf(&self, leaf: u32) -> &Leaf {
-        &self.leaves[leaf as usize]
+    fn ring(&self, _: &EntryPool, leaf: u32, queue: QueueKind) -> u32 {
+        self.leaves[leaf as usize].ring(queue)
     }
 
     #[inline(always)]
-    fn leaf_mut(&mut self, leaf: u32) -> &mut Leaf {
-        &mut self.leaves[leaf as usize]
+    fn set_ring(&mut self, _: &mut EntryPool, leaf: u32, queue: QueueKind, last: u32) {
+        self.leaves[leaf as usize].set_ring(queue, last);
     }
 
-    fn each(&self, visit: &mut dyn FnMut(u32)) {
-        (0..self.leaves.len() as u32).for_each(visit);
+    fn each(&self, _: &EntryPool, queue: QueueKind, visit: &mut dyn FnMut(u32)) {
+        self.leaves.iter().for_each(|leaf| visit(leaf.ring(queue)));
+    }
+
+    fn emptied(&mut self, count: &mut impl Count) {
+        if self.leaves.len() > KEPT {
+            self.leaves = Vec::new();
+            count.freed(self.ranks as usize * Self::RANK_BYTES);
+        }
     }
 }

@@ -12,12 +12,12 @@
 //! soon as they have passed the coordinate. Cubes and jump points exist while something is in
 //! them; those that were freed are used again.
 //!
-//! A search for the last rank of a full queue follows 1 + d + 1 + d + d pointers (its table 4.3).
+//! A search for the last rank of a full queue follows 1 + d + 1 + d + d pointers (its table 4.2).
 
 use crate::matching::Want;
-use crate::matching::count::Count;
+use crate::matching::count::{Count, QueueKind};
 use crate::matching::indexed::{Class, Index, Leaf};
-use crate::matching::pool::END;
+use crate::matching::pool::{END, EntryPool, KEPT};
 
 /// Words of a cube in front of its slots: the next cube, its c3, its slots in use.
 const HEAD: usize = 3;
@@ -134,7 +134,8 @@ impl Index for CubeIndex {
     type Path = CubePath;
 
     const CHAINS: bool = false;
-    const LOOKS: u32 = 32;
+    const RELEASES: bool = true;
+    const BREAK_EVEN: u32 = 32;
 
     #[inline(always)]
     fn class(want: &Want) -> Class {
@@ -178,7 +179,14 @@ impl Index for CubeIndex {
         None
     }
 
-    fn insert(&mut self, rank: u32, _: u64, path: &CubePath, count: &mut impl Count) -> u32 {
+    fn insert(
+        &mut self,
+        _: &mut EntryPool,
+        rank: u32,
+        _: u64,
+        path: &CubePath,
+        count: &mut impl Count,
+    ) -> u32 {
         let (c1, c2, c3) = self.coordinates(rank);
         let mut slot = path.slot;
         if path.cube == END {
@@ -235,27 +243,34 @@ impl Index for CubeIndex {
     }
 
     #[inline(always)]
-    fn leaf(&self, leaf: u32) -> &Leaf {
-        &self.jumps[leaf as usize].leaf
+    fn ring(&self, _: &EntryPool, leaf: u32, queue: QueueKind) -> u32 {
+        self.jumps[leaf as usize].leaf.ring(queue)
     }
 
     #[inline(always)]
-    fn leaf_mut(&mut self, leaf: u32) -> &mut Leaf {
-        &mut self.jumps[leaf as usize].leaf
+    fn set_ring(&mut self, _: &mut EntryPool, leaf: u32, queue: QueueKind, last: u32) {
+        self.jumps[leaf as usize].leaf.set_ring(queue, last);
     }
 
-    fn each(&self, visit: &mut dyn FnMut(u32)) {
+    fn each(&self, _: &EntryPool, queue: QueueKind, visit: &mut dyn FnMut(u32)) {
         let mut cube = self.first;
         while cube != END {
             let start = cube as usize;
             for &first in &self.cubes[start + HEAD..start + HEAD + self.span()] {
                 let mut jump = first;
                 while jump != END {
-                    visit(jump);
-                    jump = self.jumps[jump as usize].next;
+                    let Jump { leaf, next, .. } = &self.jumps[jump as usize];
+                    visit(leaf.ring(queue));
+                    jump = *next;
                 }
             }
             cube = self.cubes[start];
+        }
+    }
+
+    fn emptied(&mut self, _: &mut impl Count) {
+        if self.jumps.len() > KEPT || self.cubes.len() > KEPT {
+            *self = Self { bits: self.bits, ..Self::new(0) };
         }
     }
 }

@@ -1,35 +1,42 @@
-//! A table of lists by a hash of rank and tag, the way of UCX.
+//! A table of rings by a hash of rank and tag, as UCX has them, in memory that the entries have anyway.
 //!
+//! ```text
+//!   entry 0        entry 1        entry 2        entry 3      ...   each has four bytes for one ring
+//!   ring 0         ring 1         ring 2         ring 3       ...   2^n rings, at most one for each entry
+//! ```
 //! A receive that names rank and whole tag is found by its hash; one that names just one of them
-//! by the hash of that and a stand-in for the other, where UCX has a list for all wildcards. The
-//! table starts with 64 lists when the first entry comes and grows before it holds more than three
-//! entries for each two lists, so that lists stay short whatever ranks and tags there are.
+//! by the hash of that and a stand-in for the other, where UCX has a list for all wildcards. An entry's
+//! ring has nothing to do with the entry beside which it lies. So the table takes no memory of its own,
+//! grows with the entries and goes with them: of a queue of all ranks of a communicator nothing is
+//! left to pay but its entries.
+//!
+//! Rules. (1) There are more rings than half of the entries, free ones among them: so a ring has two
+//! entries at most on average. (2) A receive is in the ring of its hash, a message in that of the hash's
+//! complement. So a receive and a message whose keys are the same never share a ring, and a search for a
+//! key in its own ring never takes an entry of the other kind for its own. Searches for receives by
+//! another key than the message's own ask of what kind an entry is. (3) Where the table doubles, the
+//! entries of a ring are divided among that one and one new ring.
 
 use crate::matching::Want;
-use crate::matching::count::Count;
-use crate::matching::indexed::{Class, Index, Leaf};
+use crate::matching::count::{Count, QueueKind};
+use crate::matching::indexed::{Class, Index};
+use crate::matching::pool::{END, EntryPool, Item};
 
-/// Lists of the first table.
-const FIRST: usize = 64;
-
-/// Entries for each two lists before the table grows: tables of many communicators are to stay in the
-/// caches, which is worth a second look now and then.
-const MOST_TO_TWO_LISTS: usize = 3;
+/// Entries that are made for the first table.
+const FIRST: usize = 16;
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct HashIndex {
-    table: Vec<Leaf>,
+    /// The number of rings less one; 0 where there is no table.
+    mask: u32,
 }
 
 impl HashIndex {
     /// An empty table.
     pub const fn new() -> Self {
-        Self { table: Vec::new() }
+        Self { mask: 0 }
     }
-
-    /// Bytes for one list.
-    pub const LIST_BYTES: usize = size_of::<Leaf>();
 
     /// The hash of a rank and a tag. Ranks follow each other, so that the messages of a step, one
     /// from each rank, lie side by side; tags are spread. Multiplication by the golden ratio's
@@ -40,18 +47,50 @@ impl HashIndex {
         rank.wrapping_add((spread >> 32) as u32)
     }
 
+    /// The ring of a queue, of all entries with a hash.
     #[inline(always)]
-    fn place(&self, rank: u32, tag: u64) -> u32 {
-        Self::hash(rank, tag) & (self.table.len() as u32 - 1)
+    const fn slot(&self, hash: u32, queue: QueueKind) -> u32 {
+        let hash = match queue {
+            QueueKind::Posted => hash,
+            QueueKind::Unexpected => !hash,
+        };
+        hash & self.mask
     }
 
+    /// The ring of an entry.
+    const fn slot_of(&self, item: &Item) -> u32 {
+        let queue = if item.is_message() { QueueKind::Unexpected } else { QueueKind::Posted };
+        self.slot(Self::hash(item.source, item.tag), queue)
+    }
+
+    /// Divides the entries of each ring among it and the one that is as many rings behind it as there
+    /// were.
     #[cold]
     #[inline(never)]
-    fn make(&mut self, lists: usize, count: &mut impl Count) {
-        count.freed(self.table.len() * Self::LIST_BYTES);
-        self.table.clear();
-        self.table.resize(lists, Leaf::EMPTY);
-        count.allocated(lists * Self::LIST_BYTES);
+    fn double(&mut self, pool: &mut EntryPool) {
+        let rings = self.mask + 1;
+        self.mask = 2 * rings - 1;
+        for slot in 0..rings {
+            debug_assert_eq!(pool.slot(slot + rings), END, "nothing is in a new ring");
+            let last = pool.slot(slot);
+            if last == END {
+                continue;
+            }
+            pool.set_slot(slot, END);
+            let mut next = pool.next(last);
+            loop {
+                let index = next;
+                next = pool.next(index);
+                let to = self.slot_of(pool.get(index));
+                debug_assert!(to == slot || to == slot + rings, "one of the two");
+                let before = pool.slot(to);
+                pool.append_ring(before, index);
+                pool.set_slot(to, index);
+                if index == last {
+                    break;
+                }
+            }
+        }
     }
 }
 
@@ -59,7 +98,8 @@ impl Index for HashIndex {
     type Path = ();
 
     const CHAINS: bool = true;
-    const LOOKS: u32 = 16;
+    const RELEASES: bool = false;
+    const BREAK_EVEN: u32 = 16;
 
     #[inline(always)]
     fn class(want: &Want) -> Class {
@@ -71,43 +111,57 @@ impl Index for HashIndex {
         }
     }
 
+    /// A leaf's number is the hash, whatever the size of the table.
     #[inline(always)]
     fn find(&self, rank: u32, tag: u64, (): &mut (), count: &mut impl Count) -> Option<u32> {
         count.visit(1);
-        if self.table.is_empty() { None } else { Some(self.place(rank, tag)) }
+        if self.mask == 0 { None } else { Some(Self::hash(rank, tag)) }
     }
 
-    fn insert(&mut self, rank: u32, tag: u64, (): &(), count: &mut impl Count) -> u32 {
-        self.make(FIRST, count);
-        self.place(rank, tag)
+    fn insert(
+        &mut self,
+        pool: &mut EntryPool,
+        rank: u32,
+        tag: u64,
+        (): &(),
+        _: &mut impl Count,
+    ) -> u32 {
+        self.begin(pool);
+        Self::hash(rank, tag)
     }
 
-    #[inline(always)]
     fn release(&mut self, (): &(), _: u32, _: &mut impl Count) {}
 
     #[inline(always)]
-    fn leaf(&self, leaf: u32) -> &Leaf {
-        &self.table[leaf as usize]
+    fn ring(&self, pool: &EntryPool, leaf: u32, queue: QueueKind) -> u32 {
+        pool.slot(self.slot(leaf, queue))
     }
 
     #[inline(always)]
-    fn leaf_mut(&mut self, leaf: u32) -> &mut Leaf {
-        &mut self.table[leaf as usize]
+    fn set_ring(&mut self, pool: &mut EntryPool, leaf: u32, queue: QueueKind, last: u32) {
+        pool.set_slot(self.slot(leaf, queue), last);
     }
 
-    fn each(&self, visit: &mut dyn FnMut(u32)) {
-        (0..self.table.len() as u32).for_each(visit);
-    }
-
-    #[inline(always)]
-    fn crowded(&self, entries: usize) -> bool {
-        2 * entries > MOST_TO_TWO_LISTS * self.table.len()
-    }
-
-    fn grow(&mut self, entries: usize, count: &mut impl Count) {
-        if self.crowded(entries) {
-            let lists = (2 * entries).div_ceil(MOST_TO_TWO_LISTS);
-            self.make(lists.max(FIRST).next_power_of_two(), count);
+    fn each(&self, pool: &EntryPool, _: QueueKind, visit: &mut dyn FnMut(u32)) {
+        if self.mask != 0 {
+            (0..=self.mask).for_each(|slot| visit(pool.slot(slot)));
         }
+    }
+
+    fn begin(&mut self, pool: &mut EntryPool) {
+        pool.make_up_to(FIRST);
+        self.mask = (1 << pool.len().ilog2()) - 1;
+    }
+
+    #[inline(always)]
+    fn grow(&mut self, pool: &mut EntryPool) {
+        // Rule 1.
+        if pool.len() > 2 * self.mask as usize + 1 && self.mask != 0 {
+            self.double(pool);
+        }
+    }
+
+    fn emptied(&mut self, _: &mut impl Count) {
+        self.mask = 0;
     }
 }

@@ -2,24 +2,28 @@
 //! future work (section 7, "dynamic dimensionality and span").
 //!
 //! ```text
-//!   rank = sum of c_i d^i over n dimensions      n and d by `Shape::for_ranks`
+//!   rank / 4 = sum of c_i d^i over n dimensions      n and d by `Shape::for_ranks`
 //!
-//!   node of dimension n-1: an array by c ──► node of dimension n-2 ──► ... ──► leaf of one rank
+//!   node of dimension n-1: an array by c ──► node of dimension n-2 ──► ... ──► leaf of four ranks
 //! ```
 //! Every dimension is an array, so a search follows n pointers and ends early where a node is
 //! missing. Nodes and leaves exist while something is in them; freed ones are used again. A leaf
-//! belongs to one rank, so what is left to scan are the tags of that rank.
+//! belongs to four ranks, so what is left to scan are their entries: with a leaf for each rank a queue of
+//! all ranks would take more memory than a table by rank.
 //!
 //! Ranks that the communicator does not have share one leaf.
 
 use super::Leaves;
 use crate::matching::Want;
-use crate::matching::count::Count;
+use crate::matching::count::{Count, QueueKind};
 use crate::matching::indexed::{Class, Index, Leaf};
-use crate::matching::pool::END;
+use crate::matching::pool::{END, EntryPool, KEPT};
 
 /// Most dimensions.
 const MAX_DIMENSIONS: u32 = 8;
+
+/// log2 of the ranks of a leaf.
+const LEAF_BITS: u32 = 2;
 
 /// Dimensions and their span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,9 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Ranks that share a leaf.
+    pub const LEAF_RANKS: u32 = 1 << LEAF_BITS;
+
     /// Words in a line of the processor's cache.
     const LINE: u64 = 16;
 
@@ -40,7 +47,8 @@ impl Shape {
     /// dimension, and the lines of memory that its nodes take, which must be made, wiped and
     /// fetched. With one dimension that is a whole table, with many it is the walk.
     pub fn for_ranks(ranks: u32) -> Self {
-        let size_bits = u32::BITS - ranks.saturating_sub(1).leading_zeros();
+        let size_bits =
+            (u32::BITS - ranks.saturating_sub(1).leading_zeros()).saturating_sub(LEAF_BITS);
         let shapes = (1..=MAX_DIMENSIONS).map(|dimensions| {
             let bits = size_bits.div_ceil(dimensions).max(1);
             Self { dimensions, bits }
@@ -105,7 +113,7 @@ impl TreeIndex {
 
     #[inline(always)]
     const fn outside(&self, rank: u32) -> bool {
-        let bits = self.shape.dimensions * self.shape.bits;
+        let bits = self.shape.dimensions * self.shape.bits + LEAF_BITS;
         bits < u32::BITS && rank >> bits != 0
     }
 
@@ -117,6 +125,8 @@ impl TreeIndex {
         let node = self.used.len();
         self.used.push(0);
         self.nodes.resize((node + 1) << self.shape.bits, END);
+        // There is space for all when they are freed, which allocates nothing.
+        self.free.reserve(self.used.len());
         u32::try_from(node).expect("fewer nodes than entries")
     }
 }
@@ -125,7 +135,8 @@ impl Index for TreeIndex {
     type Path = TreePath;
 
     const CHAINS: bool = true;
-    const LOOKS: u32 = 24;
+    const RELEASES: bool = true;
+    const BREAK_EVEN: u32 = 24;
 
     #[inline(always)]
     fn class(want: &Want) -> Class {
@@ -145,6 +156,7 @@ impl Index for TreeIndex {
         let Shape { dimensions, bits } = self.shape;
         let mask = (1 << bits) - 1;
         let mut shift = dimensions * bits;
+        let rank = rank >> LEAF_BITS;
         let mut node = 0;
         for dimension in 0..dimensions as usize {
             count.visit(1);
@@ -160,7 +172,14 @@ impl Index for TreeIndex {
         Some(node)
     }
 
-    fn insert(&mut self, rank: u32, _: u64, path: &TreePath, count: &mut impl Count) -> u32 {
+    fn insert(
+        &mut self,
+        _: &mut EntryPool,
+        rank: u32,
+        _: u64,
+        path: &TreePath,
+        count: &mut impl Count,
+    ) -> u32 {
         count.allocated(size_of::<Leaf>());
         let leaf = self.leaves.make();
         if self.outside(rank) {
@@ -169,6 +188,7 @@ impl Index for TreeIndex {
         }
         let Shape { dimensions, bits } = self.shape;
         let mask = (1 << bits) - 1;
+        let rank = rank >> LEAF_BITS;
         let mut entered = path.entered;
         let mut word = path.words[(entered.max(1) - 1) as usize];
         if entered == 0 {
@@ -210,20 +230,24 @@ impl Index for TreeIndex {
     }
 
     #[inline(always)]
-    fn leaf(&self, leaf: u32) -> &Leaf {
-        &self.leaves.all[leaf as usize]
+    fn ring(&self, _: &EntryPool, leaf: u32, queue: QueueKind) -> u32 {
+        self.leaves.all[leaf as usize].ring(queue)
     }
 
     #[inline(always)]
-    fn leaf_mut(&mut self, leaf: u32) -> &mut Leaf {
-        &mut self.leaves.all[leaf as usize]
+    fn set_ring(&mut self, _: &mut EntryPool, leaf: u32, queue: QueueKind, last: u32) {
+        self.leaves.all[leaf as usize].set_ring(queue, last);
     }
 
-    fn each(&self, visit: &mut dyn FnMut(u32)) {
-        for (leaf, lists) in self.leaves.all.iter().enumerate() {
-            if !lists.is_empty() {
-                visit(leaf as u32);
-            }
+    fn each(&self, _: &EntryPool, queue: QueueKind, visit: &mut dyn FnMut(u32)) {
+        self.leaves.all.iter().for_each(|leaf| visit(leaf.ring(queue)));
+    }
+
+    fn emptied(&mut self, count: &mut impl Count) {
+        if self.leaves.all.len() > KEPT || self.nodes.len() > KEPT {
+            // Of an empty index the root is left.
+            count.freed(self.bytes().0);
+            *self = Self::with_shape(self.shape);
         }
     }
 }
@@ -237,7 +261,7 @@ mod tests {
         let mut last = 0;
         for ranks in [1, 2, 16, 17, 256, 512, 4096, 65_536, 1 << 20, 1 << 24, u32::MAX] {
             let shape = Shape::for_ranks(ranks);
-            let covered = 1u128 << (shape.dimensions * shape.bits);
+            let covered = 1u128 << (shape.dimensions * shape.bits + LEAF_BITS);
             assert!(covered >= u128::from(ranks), "{shape:?} has no room for {ranks} ranks");
             assert!(shape.dimensions >= last, "{ranks} ranks: {shape:?}");
             last = shape.dimensions;

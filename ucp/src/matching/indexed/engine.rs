@@ -1,6 +1,7 @@
 //! What an engine over an index does: the trait's operations, in terms of one leaf each.
 
 use super::super::count::{Count, QueueKind};
+use super::super::pool::END;
 use super::super::{ItemId, MatchEngine, Want};
 use super::{Class, Hit, Index, Indexed, Spot};
 
@@ -11,9 +12,9 @@ const fn exactly(source: u32, tag: u64) -> Want {
 impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
     #[inline]
     fn post(&mut self, want: Want, value: u64) -> ItemId {
-        let index = self.pool.place(want, value);
+        let index = self.place(Self::stored(want), value, false);
         self.enter_posted(index, &want);
-        self.make_room();
+        self.index.grow(&mut self.pool);
         ItemId(index)
     }
 
@@ -25,15 +26,15 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
         let leaf = self.index.find(source, tag, &mut path, &mut self.count);
         let mut hit = None;
         if let Some(leaf) = leaf {
-            let list = self.index.leaf(leaf).posted;
-            let (found, looks) = self.pool.search(list, |e| e.want.fits(source, tag));
-            self.count.visit(looks);
+            let last = self.index.ring(&self.pool, leaf, QueueKind::Posted);
+            let (found, compared) = self.pool.search_ring(last, |e| e.fits_indexed(source, tag));
+            self.count.visit(compared);
             hit = found.map(|found| {
-                let sequence = self.pool.get(found.index).sequence;
+                let sequence = self.pool.get(found.index).sequence();
                 Hit { sequence, leaf: Some(leaf), found }
             });
         }
-        if self.by_tag | self.by_source != 0 || !self.wild.is_empty() {
+        if self.by_tag | self.by_source != 0 || self.wild != END {
             hit = self.older_elsewhere(source, tag, hit);
         }
         self.count.searched(QueueKind::Posted, self.posted);
@@ -44,11 +45,16 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
         Some(self.take_receive(of, &path, found))
     }
 
+    fn arrive_quietly(&mut self, source: u32, tag: u64) -> Option<u64> {
+        // A search allocates nothing, and `Index::release` nothing either.
+        self.arrive(source, tag)
+    }
+
     #[inline]
     fn add_unexpected(&mut self, source: u32, tag: u64, value: u64) {
-        let index = self.pool.place(exactly(source, tag), value);
+        let index = self.place(exactly(source, tag), value, true);
         self.enter_unexpected(index, source, tag);
-        self.make_room();
+        self.index.grow(&mut self.pool);
     }
 
     #[inline]
@@ -63,9 +69,9 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
         let leaf = self.index.find(want.source, want.tag, &mut path, &mut self.count);
         let mut hit = None;
         if let Some(leaf) = leaf {
-            let list = self.index.leaf(leaf).unexpected;
-            let (found, looks) = self.pool.search(list, |e| want.fits(e.want.source, e.want.tag));
-            self.count.visit(looks);
+            let last = self.index.ring(&self.pool, leaf, QueueKind::Unexpected);
+            let (found, compared) = self.pool.search_ring(last, |e| want.fits(e.source, e.tag));
+            self.count.visit(compared);
             hit = found.map(|found| (leaf, found));
         }
         self.count.searched(QueueKind::Unexpected, self.unexpected);
@@ -85,9 +91,9 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
         } else {
             let mut path = I::Path::default();
             if let Some(leaf) = self.index.find(want.source, want.tag, &mut path, &mut self.count) {
-                let list = self.index.leaf(leaf).unexpected;
-                let (hit, looks) = self.pool.search(list, |e| want.fits(e.want.source, e.want.tag));
-                self.count.visit(looks);
+                let last = self.index.ring(&self.pool, leaf, QueueKind::Unexpected);
+                let (hit, compared) = self.pool.search_ring(last, |e| want.fits(e.source, e.tag));
+                self.count.visit(compared);
                 found = hit.map(|hit| self.pool.get(hit.index).value);
             }
         }
@@ -106,11 +112,11 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
         let leaf = self.index.find(source, tag, &mut path, &mut self.count);
         let mut hit = None;
         if let Some(leaf) = leaf {
-            let list = self.index.leaf(leaf).unexpected;
-            let (found, looks) = self
+            let last = self.index.ring(&self.pool, leaf, QueueKind::Unexpected);
+            let (found, compared) = self
                 .pool
-                .search(list, |e| e.want.source == source && e.want.tag == tag && which(e.value));
-            self.count.visit(looks);
+                .search_ring(last, |e| e.source == source && e.tag == tag && which(e.value));
+            self.count.visit(compared);
             hit = found.map(|found| (leaf, found));
         }
         self.count.searched(QueueKind::Unexpected, self.unexpected);
@@ -119,7 +125,7 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
 
     fn remove_posted(&mut self, item: ItemId, value: u64) -> bool {
         self.count.visit(1);
-        let removed = self.pool.look(item.0).is_some_and(|entry| entry.value == value)
+        let removed = self.pool.entry(item.0).is_some_and(|entry| entry.value == value)
             && self.withdraw(item.0);
         self.count.searched(QueueKind::Posted, self.posted);
         removed
@@ -127,7 +133,7 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
 
     fn remove_posted_where(&mut self, which: &mut dyn FnMut(&Want) -> bool, out: &mut Vec<u64>) {
         let mut gone = self.receives();
-        gone.retain(|&(_, index)| which(&self.pool.get(index).want));
+        gone.retain(|&(_, index)| which(&self.pool.get(index).want()));
         for (_, index) in gone {
             out.push(self.pool.get(index).value);
             let removed = self.withdraw(index);
@@ -146,7 +152,7 @@ impl<I: Index, C: Count> MatchEngine for Indexed<I, C> {
     }
 
     fn unexpected_values(&self, out: &mut Vec<u64>) {
-        let all = self.entries(|leaf| leaf.unexpected);
+        let all = self.entries(QueueKind::Unexpected);
         out.extend(all.into_iter().map(|(_, index)| self.pool.get(index).value));
     }
 }

@@ -3,8 +3,8 @@
 
 use super::super::Want;
 use super::super::chains::{Chains, Part};
-use super::super::count::Count;
-use super::super::pool::Fifo;
+use super::super::count::{Count, QueueKind};
+use super::super::pool::Item;
 use super::{ANY_SOURCE, ANY_TAG, Hit, Index, Indexed};
 
 /// What entering a message into chains costs, in messages looked at.
@@ -29,8 +29,8 @@ impl<I: Index, C: Count> Indexed<I, C> {
     fn oldest_in_chain(&mut self, want: &Want) -> Option<u32> {
         let part = Self::part(want);
         if let Some(at) = self.chains_by(part) {
-            let (found, looks) = self.chains[at].search(&self.pool, want);
-            self.count.visit(looks);
+            let (found, compared) = self.chains[at].search(&self.pool, want);
+            self.count.visit(compared);
             if self.chains[at].crowded() {
                 self.chain_up(part);
             }
@@ -40,10 +40,10 @@ impl<I: Index, C: Count> Indexed<I, C> {
             Some(at) => at,
             None => self.chain_up(Part::Nothing),
         };
-        let (found, looks) = self.chains[all].search(&self.pool, want);
-        self.count.visit(looks);
+        let (found, compared) = self.chains[all].search(&self.pool, want);
+        self.count.visit(compared);
         if part != Part::Nothing {
-            self.long += u64::from(looks);
+            self.long += u64::from(compared);
             if self.long > LONG * self.unexpected as u64 + LONG {
                 self.long = 0;
                 self.chain_up(part);
@@ -61,7 +61,7 @@ impl<I: Index, C: Count> Indexed<I, C> {
             self.count.freed(self.chains.swap_remove(at).bytes());
         }
         let mut chains = Chains::new(part, 2 * self.unexpected);
-        for (_, index) in self.entries(|leaf| leaf.unexpected) {
+        for (_, index) in self.entries(QueueKind::Unexpected) {
             chains.append(index, self.pool.get(index));
         }
         self.count.allocated(chains.bytes());
@@ -84,12 +84,11 @@ impl<I: Index, C: Count> Indexed<I, C> {
         }
         let Self { pool, index, count, .. } = self;
         let mut oldest: Option<(u32, u32)> = None;
-        index.each(&mut |leaf| {
-            let (found, looks) =
-                pool.search(index.leaf(leaf).unexpected, |e| want.fits(e.want.source, e.want.tag));
-            count.visit(1 + looks);
+        index.each(pool, QueueKind::Unexpected, &mut |last| {
+            let (found, compared) = pool.search_ring(last, |e| want.fits(e.source, e.tag));
+            count.visit(1 + compared);
             if let Some(found) = found {
-                let sequence = pool.get(found.index).sequence;
+                let sequence = pool.get(found.index).sequence();
                 if oldest.is_none_or(|(least, _)| sequence < least) {
                     oldest = Some((sequence, found.index));
                 }
@@ -108,11 +107,12 @@ impl<I: Index, C: Count> Indexed<I, C> {
     ) -> Option<Hit> {
         let Self { pool, index, count, .. } = self;
         let mut best = best;
-        let mut look = |leaf: Option<u32>, list: Fifo, count: &mut C| {
-            let (found, looks) = pool.search(list, |e| e.want.fits(source, tag));
-            count.visit(looks);
+        let mut search = |leaf: Option<u32>, last: u32, count: &mut C| {
+            let is_it = |e: &Item| !e.is_message() && e.fits_indexed(source, tag);
+            let (found, compared) = pool.search_ring(last, is_it);
+            count.visit(compared);
             if let Some(found) = found {
-                let sequence = pool.get(found.index).sequence;
+                let sequence = pool.get(found.index).sequence();
                 if best.is_none_or(|best| sequence < best.sequence) {
                     best = Some(Hit { sequence, leaf, found });
                 }
@@ -124,10 +124,10 @@ impl<I: Index, C: Count> Indexed<I, C> {
             if receives != 0
                 && let Some(leaf) = index.find(source, tag, &mut path, count)
             {
-                look(Some(leaf), index.leaf(leaf).posted, count);
+                search(Some(leaf), index.ring(pool, leaf, QueueKind::Posted), count);
             }
         }
-        look(None, self.wild, count);
+        search(None, self.wild, count);
         best
     }
 }

@@ -6,16 +6,15 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS};
 
-use super::COOP;
-use crate::engine::Engine;
+use super::{COOP, Queues};
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::loan;
 use crate::peer::PeerIndex;
-use crate::proto::rendezvous::send_of;
-use crate::proto::{Protocol, Sender, Sending};
-use crate::request::{Requests, Send, SendPhase, Status, WaitsFor};
+use crate::protocol::{Protocol, Sending};
+use crate::request::{Requests, Send, SendPhase, send_of};
+use crate::status::{Status, WaitsFor};
 use crate::wire::{self, CoopRequest};
-use crate::worker::Inner;
 
 /// What the sender was asked to help with.
 #[derive(Debug)]
@@ -29,6 +28,12 @@ pub(crate) struct Help {
     done: u32,
     /// What the receiver has answered.
     answer: Option<Result<(), OpError>>,
+}
+
+impl Help {
+    /// With nothing.
+    pub(super) const NONE: Self =
+        Self { remote: 0, coop_request: CoopRequest::NONE, cursor: None, done: 0, answer: None };
 }
 
 impl Sending for Help {
@@ -52,10 +57,10 @@ impl Sending for Help {
 impl Inner {
     /// The sender writes one piece of the newest message that it was asked to help with.
     pub(super) fn help_piece(&mut self) {
-        while let Some(&key) = self.engine.protocols.kept.coop.helps.last() {
+        while let Some(&key) = self.engine.coop().helps.last() {
             let before = self.engine.counters.helped;
             if !self.write_piece(key) {
-                self.engine.protocols.kept.coop.helps.pop();
+                self.engine.coop().helps.pop();
                 self.end_help(key);
             }
             if self.engine.counters.helped != before {
@@ -75,8 +80,7 @@ impl Inner {
             peer.reach = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
         }
         if help.cursor.is_none() {
-            let packed = &help.coop_request.rkey[..usize::from(help.coop_request.rkey_len)];
-            let opened = lane.rkey_unpack(peer.ep, packed).ok();
+            let opened = lane.rkey_unpack(peer.ep, help.coop_request.rkey.bytes()).ok();
             let address = help.coop_request.cursor;
             help.cursor = opened.map(|rkey| RemoteSlice { address, rkey });
         }
@@ -136,17 +140,21 @@ impl Engine {
         }
         let n = payload.copy_out(&mut bytes);
         let coop_request = CoopRequest::parse(&bytes[..n])?;
-        let key = Key::from_wire(header[0]);
-        let send = send_of(&mut self.requests, key)?;
-        let fits = coop_request.wanted <= send.buffer.len() as u64;
-        if send.peer != peer || !send.is_offered() || !fits {
+        let Some(send) = self.asked_for(peer, header[0])? else { return Some(()) };
+        if coop_request.wanted > send.buffer.len() as u64 {
             return None;
         }
+        let key = Key::from_wire(header[0]);
         let (remote, cursor, done, answer) = (header[1], None, 0, None);
         let help = Help { remote, coop_request, cursor, done, answer };
-        send.phase = SendPhase::Moving(Sender::Coop(help));
+        let place = self.protocols.kept.of_mut::<Queues>().spare_helps.pop();
+        let mut place = place.unwrap_or_else(|| Box::new(Help::NONE));
+        *place = help;
+        if let Some(send) = send_of(&mut self.requests, key) {
+            send.phase = SendPhase::Moving(place);
+        }
         self.poll_coop();
-        self.protocols.kept.coop.helps.push(key);
+        self.coop().helps.push(key);
         Some(())
     }
 }
@@ -154,8 +162,8 @@ impl Engine {
 /// A send that this side helps with: the peer, the buffer, and how far it came.
 fn helping(requests: &mut Requests, key: Key) -> Option<(PeerIndex, &mut SendBuf, &mut Help)> {
     match send_of(requests, key)? {
-        Send { peer, buffer, phase: SendPhase::Moving(Sender::Coop(help)), .. } => {
-            Some((*peer, buffer, help))
+        Send { peer, buffer, phase: SendPhase::Moving(sender), .. } => {
+            Some((*peer, buffer, sender.state()?))
         }
         _ => None,
     }

@@ -1,15 +1,15 @@
 //! Shared messages in signal-safe progress. A sender that waits in a call copies faster than signals come, and costs the
-//! receiver's computation nothing: a piece is copied here only if the sender does not claim, which the first round looks
-//! for a moment.
+//! receiver's computation nothing. If it does not claim, which the first round looks for a moment, it computes as well,
+//! and both copy the message in half of the time when they wait. So pieces are copied here only if the sender has left.
 
 use bowline_base::slab::Key;
 use bowline_base::sync::spin_loop;
-use bowline_uct::Caps;
+use bowline_uct::{Caps, Iface};
 
-use super::{Cursors, Receiver, Share, Stage, can_share, cursor_at, receive_of};
-use crate::async_progress::ROOM;
-use crate::lanes::Lane;
-use crate::worker::Inner;
+use super::{Cursors, Queues, Share, Stage, can_share, cursor_at};
+use crate::engine::Inner;
+use crate::request::receive_of;
+use crate::state::async_state::RESERVE;
 
 /// In place of the pieces that the sender had claimed at the last round, before the first.
 pub(super) const NEVER: u32 = u32::MAX;
@@ -18,19 +18,25 @@ pub(super) const NEVER: u32 = u32::MAX;
 /// that waits in a call claims within one or two.
 const LISTEN: u32 = 300;
 
-impl Lane {
-    /// Makes the cursors, where the lane can share messages.
-    pub(crate) fn prepare_cursors(&mut self) {
-        if can_share(self.iface.attr().caps) && self.cursors.is_none() {
-            self.cursors = Cursors::new(&mut *self.iface);
+impl Inner {
+    /// Makes the cursors of a lane, where it can share messages.
+    pub(super) fn prepare_cursors(&mut self, lane: usize) {
+        let iface = &mut *self.lanes[lane].iface;
+        let all = &mut self.engine.protocols.kept.of_mut::<Queues>().cursors;
+        if !can_share(iface.attr().caps) || all.get(lane).is_some_and(Option::is_some) {
+            return;
         }
+        if all.len() <= lane {
+            all.resize_with(lane + 1, || None);
+        }
+        all[lane] = Cursors::new(iface);
     }
 }
 
 impl Share {
     /// How many bytes of the message its sender has still to copy, if it does.
-    pub(super) fn left_to_sender(&self, lane: &Lane) -> Option<u64> {
-        let (front, back) = cursor_at(lane, self.cursor)?.claimed();
+    pub(super) fn left_to_sender(&self, lane: &dyn Iface) -> Option<u64> {
+        let (front, back) = cursor_at(lane, self)?.claimed();
         let left = u64::from(self.pieces).saturating_sub(u64::from(front) + u64::from(back));
         let goes_on = match self.stage {
             Stage::Claiming => self.left_to_sender,
@@ -40,16 +46,15 @@ impl Share {
         goes_on.then_some((left + 1) * self.piece)
     }
 
-    /// Whether there is nothing for the receiver to do: the message has failed, which is for an ordinary call, or its
-    /// sender copies it.
-    fn leaves_it_to_sender(&mut self, lane: &Lane) -> bool {
+    /// Who copies the message, as signal-safe progress sees it.
+    fn copier(&mut self, lane: &dyn Iface) -> Copier {
         if self.failed.is_some() {
-            return true;
+            return Copier::Sender;
         }
         if self.stage != Stage::Claiming {
-            return false;
+            return Copier::Receiver;
         }
-        let Some(cursor) = cursor_at(lane, self.cursor) else { return true };
+        let Some(cursor) = cursor_at(lane, self) else { return Copier::Sender };
         let mut claimed = cursor.claimed();
         let before = if self.seen_back == NEVER {
             for _ in 0..LISTEN {
@@ -67,8 +72,23 @@ impl Share {
         let all = u64::from(front) + u64::from(back) >= u64::from(self.pieces);
         self.seen_back = back;
         self.left_to_sender = !all && (before != back || !cursor.is_settled(back));
-        self.left_to_sender
+        match (self.left_to_sender, all) {
+            (true, _) => Copier::Sender,
+            (false, true) => Copier::Receiver,
+            (false, false) => Copier::Both,
+        }
     }
+}
+
+/// Who copies a shared message while its receiver computes.
+enum Copier {
+    /// Its sender, who waits; or nobody, since it has failed, which is for an ordinary call.
+    Sender,
+    /// Both, when they wait: its sender computes as well. By the receiver alone it would take twice as long, of the
+    /// receiver's time.
+    Both,
+    /// The receiver, what is left: its sender has written all that it can.
+    Receiver,
 }
 
 impl Inner {
@@ -82,37 +102,38 @@ impl Inner {
         let knows = peer.address.features & super::COOPERATES != 0;
         // To lend the buffer takes memory.
         let lends = lane.iface.attr().caps.contains(Caps::LENT_ONLY);
-        let shares = &engine.protocols.kept.coop.shares;
+        let queues = engine.protocols.kept.of::<Queues>();
+        let ready = queues.cursors.get(peer.lane as usize).is_some_and(Option::is_some);
+        let shares = &queues.shares;
         long && knows
             && !lends
-            && lane.cursors.is_some()
+            && ready
+            && peer.can_queue_control()
+            && !queues.spare_shares.is_empty()
             && engine.async_state.has_payloads()
             && shares.capacity() > shares.len()
-            && engine.actions.has_room(ROOM / 4)
+            && engine.actions.has_capacity(RESERVE / 4)
             && self.share(key)
     }
 
     /// One piece of the oldest shared message, if it is for this side to copy.
     pub(super) fn copy_signal_safe(&mut self, copied: &mut bool) {
-        let Some(&key) = self.engine.protocols.kept.coop.shares.front() else { return };
-        if *copied || !self.can_end_signal_safe(key) || self.leaves_it_to_sender(key) {
+        let Some(&key) = self.engine.coop().shares.front() else { return };
+        if *copied || !self.can_end_signal_safe(key) {
             return;
         }
-        match self.next_piece(key) {
-            Some(piece) => {
-                *copied = true;
-                self.read_piece(key, piece);
-            }
-            None => drop(self.engine.protocols.kept.coop.shares.pop_front()),
-        }
-    }
-
-    fn leaves_it_to_sender(&mut self, key: Key) -> bool {
-        let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
+        let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
         let lane = &self.lanes[self.engine.peers[fetch.peer as usize].lane as usize];
-        match &mut fetch.receiver {
-            Some(Receiver::Coop(share)) => share.leaves_it_to_sender(lane),
-            _ => false,
+        match fetch.state::<Share>().map_or(Copier::Receiver, |share| share.copier(&*lane.iface)) {
+            Copier::Sender => {}
+            Copier::Both => self.engine.async_state.left = true,
+            Copier::Receiver => match self.next_piece(key) {
+                Some(piece) => {
+                    *copied = true;
+                    self.read_piece(key, piece);
+                }
+                None => drop(self.engine.coop().shares.pop_front()),
+            },
         }
     }
 }

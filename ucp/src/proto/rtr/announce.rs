@@ -11,17 +11,16 @@ use super::message::LONGEST;
 use super::{Message, RTR};
 use crate::action::Action;
 use crate::address::READY;
-use crate::engine::Engine;
+use crate::engine::life::Keeps;
+use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId, MatchEngine as _, MatchSpec, Want};
-use crate::peer::PeerIndex;
-use crate::proto::put::{OpenBuffer, Written, can_land};
-use crate::proto::registry::Keeps;
-use crate::proto::{Protocol, Receiver};
-use crate::request::{self, Body, Fetch, Receive, Request, RequestId, Status};
+use crate::peer::{PeerIndex, can_land};
+use crate::proto::put::Written;
+use crate::request::{self, Announced, AnnouncedStage, Body, Fetch, Receive, Request, RequestId};
 use crate::settings::RndvScheme;
-use crate::wire::{self, MAX_RKEY, Rts};
-use crate::worker::Inner;
+use crate::status::Status;
+use crate::wire::{self, Rts};
 
 /// Receives that may be announced at once: each exposes its buffer on the chance that a long message
 /// comes.
@@ -32,37 +31,6 @@ const LISTS: usize = 64;
 
 /// Receives that are remembered to be announced later.
 const WAITING: usize = 64;
-
-/// Where an announced receive stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Posted.
-    Posted,
-    /// Posted, and its user wants it back.
-    Withdrawing,
-    /// It has ended for its user's sake and waits for its peer (rule 4).
-    Ended(Status),
-}
-
-/// What a receive holds that was announced and not met yet.
-#[derive(Debug)]
-pub(crate) struct Announced {
-    pub(crate) receive: Receive,
-    pub(crate) peer: PeerIndex,
-    open_buffer: OpenBuffer,
-    stage: Stage,
-}
-
-impl Announced {
-    pub(crate) fn protocol(&self) -> &'static Protocol {
-        &RTR
-    }
-
-    /// The worker ends: whether the peer may write to the buffer after that.
-    pub(crate) fn is_written_after_end(&self, how: Option<PeerFailure>) -> bool {
-        self.open_buffer.is_open_after(how)
-    }
-}
 
 /// A want as sub-lists are named: source, its mask, tag, its mask.
 type Name = (u32, u32, u64, u64);
@@ -102,19 +70,19 @@ pub(crate) struct Announcer {
 }
 
 impl Keeps for Announcer {
-    fn peers(&self) -> Vec<PeerIndex> {
+    fn peers(&self, _: &dyn Fn(PeerIndex) -> bool) -> Vec<PeerIndex> {
         self.forgotten.iter().map(|&(peer, _)| peer).collect()
+    }
+
+    /// Whether a receive waits to be announced.
+    fn waits(&self) -> bool {
+        !self.waiting.is_empty()
     }
 }
 
 impl Announcer {
-    /// Whether a receive waits to be announced.
-    pub(crate) fn waits(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
     /// A peer is to hear that a receive of its is forgotten.
-    pub(super) fn forget(&mut self, peer: PeerIndex, receive: u64) {
+    pub(super) fn forgets(&mut self, peer: PeerIndex, receive: u64) {
         self.forgotten.push((peer, receive));
     }
 }
@@ -130,17 +98,17 @@ enum Verdict {
 
 fn is_posted(request: Option<&Request>) -> bool {
     request.is_some_and(|request| match &request.body {
-        Body::Announced(announced) => !matches!(announced.stage, Stage::Ended(_)),
+        Body::Announced(announced) => !matches!(announced.stage, AnnouncedStage::Ended(_)),
         Body::Receive(receive) => !request.done && receive.item != ItemId::NONE,
         _ => false,
     })
 }
 
 impl Inner {
-    /// Posts a receive in a space whose receives want care: members have died, or receives are
+    /// Posts a receive in a space that checks its receives: members have died, or receives are
     /// announced. No waiting message fits it.
     #[cold]
-    pub(crate) fn recv_carefully(
+    pub(crate) fn recv_checked(
         &mut self,
         spec: MatchSpec,
         buffer: RecvBuf,
@@ -150,14 +118,14 @@ impl Inner {
         let Some(space) = engine.spaces.get_mut(spec.space) else {
             return Err(OpError::BadSpace(spec.space));
         };
-        if let Some(lost) = space.hindrance(spec.source) {
+        if let Some(lost) = space.failed_member_for(spec.source) {
             return Err(lost.error());
         }
         let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
         *item = space.engine.post(want, key.to_wire());
         if engine.options.rndv_scheme == RndvScheme::Rtr {
             self.announce_later();
-            let announcer = &mut self.engine.protocols.kept.rtr;
+            let announcer = self.engine.announcer();
             let (name, number) = (name(&want), announcer.next);
             announcer.next += 1;
             let space = announcer.spaces.entry(spec.space).or_default();
@@ -169,8 +137,8 @@ impl Inner {
 
     /// Announces those that waited and need not any more.
     pub(crate) fn announce_later(&mut self) {
-        for _ in 0..self.engine.protocols.kept.rtr.waiting.len() {
-            if let Some(candidate) = self.engine.protocols.kept.rtr.waiting.pop_front() {
+        for _ in 0..self.engine.announcer().waiting.len() {
+            if let Some(candidate) = self.engine.announcer().waiting.pop_front() {
                 self.announce_or_wait(candidate);
             }
         }
@@ -180,8 +148,8 @@ impl Inner {
         let Some(peer) = self.announces_to(&candidate) else { return };
         match self.engine.in_the_way(&candidate, peer) {
             Verdict::Free(ahead) => self.announce(&candidate, peer, ahead),
-            Verdict::Later if self.engine.protocols.kept.rtr.waiting.len() < WAITING => {
-                self.engine.protocols.kept.rtr.waiting.push_back(candidate);
+            Verdict::Later if self.engine.announcer().waiting.len() < WAITING => {
+                self.engine.announcer().waiting.push_back(candidate);
             }
             Verdict::Later | Verdict::Never => {}
         }
@@ -198,7 +166,7 @@ impl Inner {
         if receive.buffer.shape() != Shape::Whole {
             return None;
         }
-        let room = receive.buffer.len();
+        let capacity = receive.buffer.len();
         let job = self.engine.job;
         let space = self.engine.spaces.get_mut(candidate.space)?;
         let members = space.options.members.as_ref()?;
@@ -212,8 +180,8 @@ impl Inner {
         let peer = &self.engine.peers[index];
         let lane = &self.lanes[peer.lane as usize];
         let caps = lane.iface.attr().caps;
-        let chosen = lane.choices.tag_send.pick(room as u64);
-        let long = room > 0 && chosen.is_some_and(|protocol| protocol.rendezvous);
+        let chosen = lane.choices.tag_send.pick(capacity as u64);
+        let long = capacity > 0 && chosen.is_some_and(|protocol| protocol.rendezvous);
         let able = can_land(caps, peer)
             && peer.address.features & READY != 0
             && !caps.contains(Caps::LOOPBACK);
@@ -224,16 +192,22 @@ impl Inner {
         let Some(request) = self.engine.requests.get_mut(candidate.key) else { return };
         let Body::Receive(receive) = &mut request.body else { return };
         let mut buffer = std::mem::replace(&mut receive.buffer, RecvBuf::empty());
-        let room = buffer.len() as u64;
-        let opened = self.open_buffer(index, &mut buffer, room);
+        let capacity = buffer.len() as u64;
+        let opened = self.open_buffer(index, &mut buffer, capacity);
         let Some(request) = self.engine.requests.get_mut(candidate.key) else { return };
         let Body::Receive(receive) = &mut request.body else { return };
         receive.buffer = buffer;
         let Some((open_buffer, on_wire)) = opened else { return };
         let receive = std::mem::replace(receive, Receive::empty());
-        let announced = Announced { receive, peer: index, open_buffer, stage: Stage::Posted };
+        let announced = Announced {
+            receive,
+            peer: index,
+            protocol: &RTR,
+            open_buffer,
+            stage: AnnouncedStage::Posted,
+        };
         request.body = Body::Announced(Box::new(announced));
-        self.engine.protocols.kept.rtr.out += 1;
+        self.engine.announcer().out += 1;
         self.engine.counters.rtr += 1;
         let (source, _, tag, mask) = candidate.name;
         let message = Message::Rtr {
@@ -260,18 +234,24 @@ impl Inner {
 
     /// Reports to peers that nothing will be written any more to receives that they wanted back.
     pub(super) fn confirm_forgotten(&mut self) {
-        for (peer, receive) in std::mem::take(&mut self.engine.protocols.kept.rtr.forgotten) {
+        for (peer, receive) in std::mem::take(&mut self.engine.announcer().forgotten) {
             self.control(peer, wire::RTR, [0, 0], &Message::Withdrawn { receive }.pack());
         }
     }
 }
 
 impl Engine {
+    pub(super) fn announcer(&mut self) -> &mut Announcer {
+        self.protocols.kept.of_mut()
+    }
+
     /// Rule 1.
     fn in_the_way(&mut self, candidate: &Candidate, peer: PeerIndex) -> Verdict {
         let Candidate { space, name, number, key } = *candidate;
         let requests = &self.requests;
-        let Some(lists) = self.protocols.kept.rtr.spaces.get_mut(&space) else {
+        let announcer = self.protocols.kept.of_mut::<Announcer>();
+        let out = announcer.out;
+        let Some(lists) = announcer.spaces.get_mut(&space) else {
             return Verdict::Never;
         };
         if lists.len() > LISTS {
@@ -283,7 +263,7 @@ impl Engine {
                 return Verdict::Never;
             }
         }
-        if self.protocols.kept.rtr.out >= ANNOUNCED {
+        if out >= ANNOUNCED {
             return Verdict::Later;
         }
         for (other, list) in lists.iter_mut() {
@@ -300,7 +280,7 @@ impl Engine {
         let mut ahead = 0;
         for &(_, other) in list.iter().take_while(|&&(_, other)| other != key) {
             match requests.get(other).map(|request| &request.body) {
-                Some(Body::Announced(a)) if a.peer == peer && a.stage == Stage::Posted => {
+                Some(Body::Announced(a)) if a.peer == peer && a.stage == AnnouncedStage::Posted => {
                     ahead += 1
                 }
                 _ => return Verdict::Later,
@@ -322,7 +302,7 @@ impl Engine {
         {
             receive.item = ItemId::NONE;
         }
-        if self.protocols.kept.rtr.waits() {
+        if self.announcer().waits() {
             self.actions.push(Action::Poll(&RTR));
         }
     }
@@ -334,7 +314,7 @@ impl Engine {
         let receive = std::mem::replace(&mut announced.receive, Receive::empty());
         let open_buffer = announced.open_buffer;
         request.body = Body::Receive(receive);
-        self.protocols.kept.rtr.out -= 1;
+        self.announcer().out -= 1;
         if let Some((lane, memory)) = open_buffer.lent() {
             self.actions.push(Action::Withdraw { lane, memory });
         }
@@ -349,7 +329,9 @@ impl Engine {
             self.unannounce(key);
             return true;
         }
-        if std::mem::replace(&mut announced.stage, Stage::Ended(status)) == Stage::Posted {
+        if std::mem::replace(&mut announced.stage, AnnouncedStage::Ended(status))
+            == AnnouncedStage::Posted
+        {
             self.actions.push(Action::Run(key));
         }
         false
@@ -367,9 +349,9 @@ impl Engine {
     pub(super) fn cancel_announced(&mut self, key: Key) {
         let Some(request) = self.requests.get_mut(key) else { return };
         if let Body::Announced(announced) = &mut request.body
-            && announced.stage == Stage::Posted
+            && announced.stage == AnnouncedStage::Posted
         {
-            announced.stage = Stage::Withdrawing;
+            announced.stage = AnnouncedStage::Withdrawing;
             self.actions.push(Action::Run(key));
         }
     }
@@ -390,9 +372,9 @@ impl Engine {
             };
             let stage = announced.stage;
             match stage {
-                Stage::Posted => self.unannounce(key),
-                Stage::Withdrawing => self.finish_withdrawing(key),
-                Stage::Ended(status) => {
+                AnnouncedStage::Posted => self.unannounce(key),
+                AnnouncedStage::Withdrawing => self.finish_withdrawing(key),
+                AnnouncedStage::Ended(status) => {
                     self.unannounce(key);
                     self.finish(key, status);
                 }
@@ -404,9 +386,7 @@ impl Engine {
         self.unannounce(key);
         let Some(Body::Receive(receive)) = self.requests.get(key).map(|r| &r.body) else { return };
         let (space, item) = (receive.space, receive.item);
-        if let Some(space) = self.spaces.get_mut(space) {
-            space.engine.remove_posted(item, key.to_wire());
-        }
+        self.spaces.withdraw(space, item, key.to_wire());
         self.fail(key, OpError::Cancelled);
     }
 
@@ -454,11 +434,11 @@ impl Engine {
             return None;
         }
         let ended = match stage {
-            Stage::Ended(status) => Some(status),
-            Stage::Posted | Stage::Withdrawing => {
+            AnnouncedStage::Ended(status) => Some(status),
+            AnnouncedStage::Posted | AnnouncedStage::Withdrawing => {
                 // It must be the one that any message of this envelope would meet.
-                let space = self.spaces.get_mut(envelope.space)?;
-                let met = space.engine.arrive(envelope.source, envelope.tag).map(Key::from_wire);
+                let Envelope { space, source, tag } = *envelope;
+                let met = self.spaces.arrive(space, source, tag).map(Key::from_wire);
                 if met != Some(key) {
                     tracing::warn!(peer, "a peer writes to a receive that is not its message's");
                     if let Some(other) = met {
@@ -474,10 +454,10 @@ impl Engine {
         let Body::Announced(announced) = &mut request.body else { return None };
         let mut receive = std::mem::replace(&mut announced.receive, Receive::empty());
         let wanted = length.min(receive.buffer.len() as u64);
-        let rts = Rts { request: sender, length, address: 0, rkey: [0; MAX_RKEY], rkey_len: 0 };
+        let rts = Rts { request: sender, length, ..Rts::NONE };
         receive.item = ItemId::NONE;
         receive.fetch = Some(self.async_state.boxed(Fetch {
-            receiver: Some(Receiver::Put(Written {
+            receiver: Some(Box::new(Written {
                 open: announced.open_buffer,
                 ended: ended.map(|status| status.outcome.err().unwrap_or(OpError::Cancelled)),
             })),
@@ -486,8 +466,8 @@ impl Engine {
         request.body = Body::Receive(receive);
         let Envelope { source, tag, .. } = *envelope;
         request.status = Status { source, tag, length, outcome: Ok(()) };
-        self.protocols.kept.rtr.out -= 1;
-        if self.protocols.kept.rtr.waits() {
+        self.announcer().out -= 1;
+        if self.announcer().waits() {
             self.actions.push(Action::Poll(&RTR));
         }
         Some(())
@@ -504,14 +484,14 @@ impl Engine {
             return None;
         }
         match stage {
-            Stage::Posted => return None,
-            Stage::Withdrawing => self.finish_withdrawing(key),
-            Stage::Ended(status) => {
+            AnnouncedStage::Posted => return None,
+            AnnouncedStage::Withdrawing => self.finish_withdrawing(key),
+            AnnouncedStage::Ended(status) => {
                 self.unannounce(key);
                 self.finish(key, status);
             }
         }
-        if self.protocols.kept.rtr.waits() {
+        if self.announcer().waits() {
             self.actions.push(Action::Poll(&RTR));
         }
         Some(())

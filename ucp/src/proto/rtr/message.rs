@@ -12,7 +12,6 @@ pub(super) const LONGEST: usize = 32 + TargetBuffer::FIXED + MAX_RKEY;
 pub(crate) enum Message {
     /// A receive waits. The words' tag is the one that it wants.
     Rtr {
-        /// The receive.
         receive: u64,
         /// Sequence number of the first message that was not seen.
         seen: u32,
@@ -20,12 +19,10 @@ pub(crate) enum Message {
         ahead: u32,
         /// Bits of the tag that count.
         mask: u64,
-        /// Its buffer.
         target: TargetBuffer,
     },
     /// A message is being written to it. The words are the message's envelope.
     Taken {
-        /// The receive.
         receive: u64,
         /// The sender's request.
         request: u64,
@@ -33,15 +30,9 @@ pub(crate) enum Message {
         length: u64,
     },
     /// The receive wants to end.
-    Withdraw {
-        /// The receive.
-        receive: u64,
-    },
+    Withdraw { receive: u64 },
     /// Nothing will be written to it any more.
-    Withdrawn {
-        /// The receive.
-        receive: u64,
-    },
+    Withdrawn { receive: u64 },
 }
 
 fn word(bytes: &[u8], index: usize) -> Option<u64> {
@@ -97,13 +88,13 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::WireKey;
     use proptest::prelude::*;
 
     #[test]
     fn golden_bytes() {
-        let mut rkey = [0; MAX_RKEY];
-        rkey[0] = 0xee;
-        let target = TargetBuffer { address: 6, wanted: 7, rkey, rkey_len: 1 };
+        let rkey = WireKey::of(&[0xee]).unwrap();
+        let target = TargetBuffer { address: 6, wanted: 7, rkey };
         let rtr = Message::Rtr { receive: 2, seen: 3, ahead: 4, mask: 5, target };
         let mut golden = vec![0; 49];
         (golden[0], golden[8], golden[16], golden[20], golden[24]) = (1, 2, 3, 4, 5);

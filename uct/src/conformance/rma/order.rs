@@ -5,7 +5,7 @@ use bowline_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::super::harness::{Random, World, pattern};
 use super::super::{Subject, not_applicable};
-use super::{Kind, WAYS, Window, any_put, flush, retry};
+use super::{MemoryKind, RMA_FLAVOURS, Window, any_put, flush, retry};
 use crate::{AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, PostError};
 
 /// A put with notification is visible when the notification arrives.
@@ -16,7 +16,7 @@ pub fn put_with_notification(of: Subject) {
     }
     let (ep, id) = (world.ep(0, 1), AmId::new(17));
     let longest = world.attr().limits.put.max_short.min(4096);
-    for kind in Kind::reached(&mut world) {
+    for kind in MemoryKind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 4096);
         for round in 0..500_u64 {
             let (bytes, header) = (pattern(round, 1 + round as usize % longest), [round, 1, 2]);
@@ -41,19 +41,19 @@ pub fn put_with_notification(of: Subject) {
 pub fn flushed_puts_are_visible(of: Subject) {
     let mut world = World::new(of, 2);
     let mut random = Random::new(29);
-    for kind in Kind::reached(&mut world) {
+    for kind in MemoryKind::reached(&mut world) {
         let window = Window::open(&mut world, kind, 1 << 16);
         let mut expected = vec![0; 1 << 16];
         for round in 0..200 {
             for _ in 0..=random.below(5) {
-                let way = WAYS[random.below(3)];
-                let Some((min, max)) = way.put_limits(&world) else {
+                let flavour = RMA_FLAVOURS[random.below(3)];
+                let Some((min, max)) = flavour.put_limits(&world) else {
                     continue;
                 };
                 let len = random.below(3000).clamp(min, max);
                 let offset = random.below((1 << 16) - len);
                 let bytes = pattern(random.word(), len);
-                way.put(&mut world, &bytes, window.at(offset)).expect("inside");
+                flavour.put(&mut world, &bytes, window.at(offset)).expect("inside");
                 expected[offset..offset + len].copy_from_slice(&bytes);
             }
             if round % 2 == 0 {
@@ -68,7 +68,7 @@ pub fn flushed_puts_are_visible(of: Subject) {
     }
 }
 
-/// A word that tells a number of rounds and grows by one byte with each round. A transport may
+/// A word that holds a number of rounds and grows by one byte with each round. A transport may
 /// write a word byte by byte, and of this one whatever is seen is what some round wrote.
 fn word_of(round: u64) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|byte| {
@@ -76,7 +76,7 @@ fn word_of(round: u64) -> u64 {
     }))
 }
 
-/// How many rounds a word tells.
+/// How many rounds a word holds.
 fn rounds_of(word: u64) -> u64 {
     word.to_le_bytes().into_iter().map(u64::from).sum()
 }
@@ -85,7 +85,7 @@ fn rounds_of(word: u64) -> u64 {
 /// of the owner watches: it must never see a flag without its value.
 fn watched(
     of: Subject,
-    kinds: fn(&mut World) -> Vec<Kind>,
+    kinds: fn(&mut World) -> Vec<MemoryKind>,
     write: impl Fn(&mut World, &Window, u64),
 ) {
     // As many as the bytes of a word can count.
@@ -139,34 +139,35 @@ fn watched(
 
 /// What is put after a fence is never seen before what was put ahead of it.
 pub fn fenced_puts_keep_their_order(of: Subject) {
-    let Some(way) = ({
+    let Some(flavour) = ({
         let world = World::new(of, 2);
-        WAYS.into_iter()
-            .find(|way| way.put_limits(&world).is_some_and(|(min, max)| (min..=max).contains(&8)))
+        RMA_FLAVOURS.into_iter().find(|flavour| {
+            flavour.put_limits(&world).is_some_and(|(min, max)| (min..=max).contains(&8))
+        })
     }) else {
         return not_applicable(of, "no put of 8 bytes");
     };
-    watched(of, Kind::reached, |world, window, round| {
-        way.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
+    watched(of, MemoryKind::reached, |world, window, round| {
+        flavour.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
         retry(world, |world| world.peer(0).iface.fence()).expect("a fence is always possible");
-        way.put(world, &word_of(round).to_ne_bytes(), window.at(1024)).expect("inside");
+        flavour.put(world, &word_of(round).to_ne_bytes(), window.at(1024)).expect("inside");
     });
 }
 
 /// Where the interface says so, a put is seen before a later atomic without a fence.
 pub fn puts_are_visible_before_atomics(of: Subject) {
-    let (attr, way) = {
+    let (attr, flavour) = {
         let world = World::new(of, 2);
         (world.attr(), any_put(&world))
     };
     let cpu = Caps::PUT_BEFORE_ATOMIC | Caps::ATOMIC_CPU;
-    let Some(way) =
-        way.filter(|_| attr.caps.contains(cpu) && attr.atomic_post.contains(AtomicOps::ADD))
+    let Some(flavour) =
+        flavour.filter(|_| attr.caps.contains(cpu) && attr.atomic_post.contains(AtomicOps::ADD))
     else {
         return not_applicable(of, "puts and atomics are not ordered");
     };
-    watched(of, Kind::with_atomics, |world, window, round| {
-        way.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
+    watched(of, MemoryKind::with_atomics, |world, window, round| {
+        flavour.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
         let (ep, at, step) = (world.ep(0, 1), window.at(1024), word_of(round) - word_of(round - 1));
         retry(world, |world| {
             world.peer(0).iface.atomic_post(ep, AtomicOp::Add(step), AtomicWidth::W64, at)

@@ -99,7 +99,7 @@ fn queues(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {
             contestants.push(Contestant::bowline(format!("{schedule} by {queue}"), &variables));
             labels.push(queue);
         }
-        let figures = site.in_turns(ranks, &contestants, &[allreduce(8, 10)])?;
+        let figures = site.alternately(ranks, &contestants, &[allreduce(8, 10)])?;
         let names: Vec<_> = contestants.into_iter().map(|contestant| contestant.name).collect();
         note(site, findings, "E17", ranks, &names, &figures, None)?;
         for (place, label) in labels.into_iter().enumerate().skip(1) {

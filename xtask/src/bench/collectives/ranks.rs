@@ -155,14 +155,14 @@ impl Site<'_> {
     }
 
     /// A job for each contestant, in turns. A contestant whose job fails has no figures; the first one must not fail.
-    pub(super) fn in_turns(
+    pub(super) fn alternately(
         &mut self,
         ranks: u32,
         contestants: &[Contestant],
         orders: &[Order],
     ) -> Result<Figures> {
         let amount = self.amount();
-        let figures = self.jobs.in_turns(ranks, contestants, orders, &amount, true);
+        let figures = self.jobs.alternately(ranks, contestants, orders, &amount, true);
         figures.with_context(|| format!("{ranks} ranks over {}", self.network.name()))
     }
 
@@ -360,7 +360,7 @@ fn gains(
             let own = names.iter().map(|name| by(name));
             let contestants: Vec<_> = own.chain(peers.iter().cloned()).collect();
             names.extend(peers.iter().map(|peer| peer.name.clone()));
-            site.in_turns(ranks, &contestants, &orders)?
+            site.alternately(ranks, &contestants, &orders)?
         };
         for (place, (curve, skew)) in curves.iter_mut().zip(&mut skews).enumerate() {
             let x = f64::from(ranks);
@@ -377,8 +377,8 @@ fn gains(
             }
         }
         figures.retain(|(_, order), _| *order != last);
-        let told = Some((1, [min, median]));
-        note(site, findings, experiment, ranks, &names, &figures, told)?;
+        let shown = Some((1, [min, median]));
+        note(site, findings, experiment, ranks, &names, &figures, shown)?;
         let ours = findings
             .rows
             .iter()

@@ -10,12 +10,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bowline_model::coll::layers::Layered;
 use bowline_model::coll::price::{
-    AllreduceForm, Costs, Crew, JobCosts, Layers, Priced, Prices, Way,
+    Algorithm, AllreduceForm, Costs, Crew, JobCosts, Layers, Priced, Prices,
 };
 use bowline_model::fennel::machine::RunError;
 use bowline_model::fixed::composed::Composed;
 use bowline_model::fixed::simulate::{Simulator, Time};
-use bowline_model::fixed::{Call, mpich, open_mpi};
+use bowline_model::fixed::{FixedCall, mpich, open_mpi};
 use plotters::prelude::*;
 use serde::Serialize;
 
@@ -173,9 +173,9 @@ type Three = (Choice, Choice, Choice);
 
 struct Case {
     collective: &'static str,
-    of: fn(&Simulator, Call) -> Result<Three>,
+    of: fn(&Simulator, FixedCall) -> Result<Three>,
     /// Whether it is simulated at these numbers.
-    fits: fn(Call) -> bool,
+    fits: fn(FixedCall) -> bool,
 }
 
 const CASES: [Case; 7] = [
@@ -200,11 +200,11 @@ const ON_NODES: [Case; 4] = [
     Case { collective: "barrier", of: barrier_on_nodes, fits: |call| call.bytes == LENGTHS[0] },
 ];
 
-const fn crew(call: Call) -> Crew {
+const fn crew(call: FixedCall) -> Crew {
     Crew { ranks: call.ranks, share: 1.0 }
 }
 
-fn allreduce(on: &Simulator, call: Call) -> Result<Three> {
+fn allreduce(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = (mpich::allreduce(call), open_mpi::allreduce(call));
     let ours = first(crew(call).allreduces(on.costs(), call.bytes, true));
     Ok((
@@ -214,7 +214,7 @@ fn allreduce(on: &Simulator, call: Call) -> Result<Three> {
     ))
 }
 
-fn bcast(on: &Simulator, call: Call) -> Result<Three> {
+fn bcast(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = (mpich::bcast(call), open_mpi::bcast(call));
     let ours = first(crew(call).bcasts(on.costs(), call.bytes));
     Ok((
@@ -224,7 +224,7 @@ fn bcast(on: &Simulator, call: Call) -> Result<Three> {
     ))
 }
 
-fn reduce(on: &Simulator, call: Call) -> Result<Three> {
+fn reduce(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = (mpich::reduce(call), open_mpi::reduce(call));
     let ours = first(crew(call).reduces(on.costs(), call.bytes, true));
     Ok((
@@ -234,7 +234,7 @@ fn reduce(on: &Simulator, call: Call) -> Result<Three> {
     ))
 }
 
-fn allgather(on: &Simulator, call: Call) -> Result<Three> {
+fn allgather(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = (mpich::allgather(call), open_mpi::allgather(call));
     let ours = first(crew(call).allgathers(on.costs(), call.bytes));
     Ok((
@@ -244,7 +244,7 @@ fn allgather(on: &Simulator, call: Call) -> Result<Three> {
     ))
 }
 
-fn alltoall(on: &Simulator, call: Call) -> Result<Three> {
+fn alltoall(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = (mpich::alltoall(call), open_mpi::alltoall(call));
     let ours = first(crew(call).alltoalls(on.costs(), call.bytes));
     Ok((
@@ -254,7 +254,7 @@ fn alltoall(on: &Simulator, call: Call) -> Result<Three> {
     ))
 }
 
-fn reduce_scatter(on: &Simulator, call: Call) -> Result<Three> {
+fn reduce_scatter(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = (mpich::reduce_scatter(call, true), open_mpi::reduce_scatter_block(call));
     let ours = first(crew(call).reduce_scatters(on.costs(), call.bytes, true));
     Ok((
@@ -264,7 +264,7 @@ fn reduce_scatter(on: &Simulator, call: Call) -> Result<Three> {
     ))
 }
 
-fn barrier(on: &Simulator, call: Call) -> Result<Three> {
+fn barrier(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = (mpich::barrier(), open_mpi::barrier(call.ranks));
     let ours = first(crew(call).barriers(on.costs()));
     Ok((
@@ -275,7 +275,7 @@ fn barrier(on: &Simulator, call: Call) -> Result<Three> {
 }
 
 /// What the two libraries compose.
-fn both_composed(on: &Simulator, what: Composed, call: Call) -> Result<(Choice, Choice)> {
+fn both_composed(on: &Simulator, what: Composed, call: FixedCall) -> Result<(Choice, Choice)> {
     Ok((
         chosen("MPICH's composition".to_owned(), || on.mpich(what, call))?,
         chosen("HAN".to_owned(), || on.han(what, call))?,
@@ -283,7 +283,7 @@ fn both_composed(on: &Simulator, what: Composed, call: Call) -> Result<(Choice, 
 }
 
 /// What choices on these nodes are made of.
-fn prices(on: &Simulator, call: Call) -> Prices {
+fn prices(on: &Simulator, call: FixedCall) -> Prices {
     let each = on.each();
     let layers = Layers { nodes: call.ranks / each, most: each, consecutive: true };
     let costs = JobCosts { near: Costs::SHARED_MEMORY, far: *on.costs() };
@@ -292,21 +292,21 @@ fn prices(on: &Simulator, call: Call) -> Prices {
 
 /// What this project would choose there: one algorithm on all ranks, or layers.
 fn ours_on_nodes<F>(
-    mut ways: Vec<Priced<Way<F>>>,
+    mut algorithms: Vec<Priced<Algorithm<F>>>,
     name: impl Fn(&F) -> String,
     flat: impl Fn(&F) -> Result<Time, RunError>,
     layered: impl Fn(&Layered<F>) -> Result<Time, RunError>,
 ) -> Result<Choice> {
-    match ways.swap_remove(0).form {
-        Way::Form(form) => chosen(name(&form), || flat(&form)),
-        Way::Layered(how) => {
+    match algorithms.swap_remove(0).form {
+        Algorithm::Form(form) => chosen(name(&form), || flat(&form)),
+        Algorithm::Layered(how) => {
             let algorithm = format!("{:?} inside, {}", how.within, name(&how.among));
             chosen(algorithm, || layered(&how))
         }
     }
 }
 
-fn allreduce_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
+fn allreduce_on_nodes(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = both_composed(on, Composed::Allreduce, call)?;
     let ours = ours_on_nodes(
         prices(on, call).allreduces(call.bytes, true),
@@ -317,7 +317,7 @@ fn allreduce_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
     Ok((one, other, ours))
 }
 
-fn bcast_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
+fn bcast_on_nodes(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = both_composed(on, Composed::Bcast, call)?;
     let ours = ours_on_nodes(
         prices(on, call).bcasts(call.bytes),
@@ -328,7 +328,7 @@ fn bcast_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
     Ok((one, other, ours))
 }
 
-fn reduce_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
+fn reduce_on_nodes(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = both_composed(on, Composed::Reduce, call)?;
     let ours = ours_on_nodes(
         prices(on, call).reduces(call.bytes, true),
@@ -339,7 +339,7 @@ fn reduce_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
     Ok((one, other, ours))
 }
 
-fn barrier_on_nodes(on: &Simulator, call: Call) -> Result<Three> {
+fn barrier_on_nodes(on: &Simulator, call: FixedCall) -> Result<Three> {
     let (one, other) = both_composed(on, Composed::Barrier, call)?;
     let ours = ours_on_nodes(
         prices(on, call).barriers(),
@@ -374,7 +374,7 @@ pub(super) fn run(options: &TableOptions, json: Option<&Path>) -> Result<()> {
         }
         for &bits in &options.bits {
             for case in options.cases().iter().filter(|case| options.takes(case.collective)) {
-                for call in LENGTHS.map(|bytes| Call::doubles(1 << bits, bytes)) {
+                for call in LENGTHS.map(|bytes| FixedCall::doubles(1 << bits, bytes)) {
                     if (case.fits)(call) {
                         rows.push(one((name, options.each), case, &simulator, call)?);
                     }
@@ -391,7 +391,12 @@ pub(super) fn run(options: &TableOptions, json: Option<&Path>) -> Result<()> {
     }
 }
 
-fn one((name, each): (&str, u32), case: &Case, simulator: &Simulator, call: Call) -> Result<Row> {
+fn one(
+    (name, each): (&str, u32),
+    case: &Case,
+    simulator: &Simulator,
+    call: FixedCall,
+) -> Result<Row> {
     let (mpich, open_mpi, ours) = (case.of)(simulator, call)?;
     let row = Row {
         network: name.to_owned(),

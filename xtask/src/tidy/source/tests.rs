@@ -21,7 +21,7 @@ fn comments_and_strings_are_no_code() {
 }
 
 #[test]
-fn characters_are_told_from_lifetimes() {
+fn characters_are_distinguished_from_lifetimes() {
     assert_eq!(code("f('\"', '\\'', 'x'); g::<'a>(); // c"), ["f('', '', ''); g::<'a>(); "]);
     assert_eq!(code("'\\u{1f600}' 'outer: loop"), ["'' 'outer: loop"]);
 }
@@ -60,7 +60,7 @@ fn modules_declared_for_tests_are_named() {
 }
 
 #[test]
-fn implementations_of_traits_are_told_from_others() {
+fn implementations_of_traits_are_distinguished_from_others() {
     let found =
         source("impl A for B {\n    x\n}\nimpl B {\n    y\n}\nimpl<F: for<'a> G<'a>> C {\n z\n}");
     let inside: Vec<bool> = found.lines.iter().map(|line| line.trait_impl).collect();

@@ -9,10 +9,10 @@ use bowline_uct::{
 use super::{LockedLane, Step, free, generation, held, offset, slot_at};
 
 /// Locks in a row after which a sender lets others in front.
-const TURNS: u32 = 8;
+const LOCKS: u32 = 8;
 
 /// How often a sender that has had all its locks in a row leaves a free lock to others.
-const SIT_OUT: u32 = 8;
+const BACKOFF: u32 = 8;
 
 impl LockedLane {
     /// Lets a link go on as far as it can.
@@ -85,7 +85,7 @@ impl LockedLane {
             link.polite = false;
             return Ok(false);
         }
-        // No more than half of a half, so that one link leaves room for others; a small part of it where
+        // No more than half of a half, so that one link leaves space for others; a small part of it where
         // the queue was full before.
         let most = (link.slots / if link.polite { 8 } else { 2 }) as usize;
         let (mut count, mut slots) = (0, 0);
@@ -100,7 +100,7 @@ impl LockedLane {
             (link.polite, link.step) = (true, Step::Look);
             return Ok(true);
         }
-        if link.releasing && link.turns >= TURNS {
+        if link.releasing && link.locks >= LOCKS {
             return Ok(false);
         }
         let known = link.known;
@@ -125,11 +125,11 @@ impl LockedLane {
             link.step = Step::Put { done: 0 };
             return true;
         }
-        link.turns = 0;
+        link.locks = 0;
         if free(old) != old {
             link.known = free(old);
-        } else if link.sits_out > 0 {
-            link.sits_out -= 1;
+        } else if link.backoff > 0 {
+            link.backoff -= 1;
         } else if lot == 0 {
             link.known = old;
         }
@@ -147,11 +147,11 @@ impl LockedLane {
         let answer = self.swap(index, held, new, true)?;
         let link = &mut self.links[index];
         (link.step, link.held, link.releasing) = (Step::Ready, held, true);
-        link.turns += 1;
-        if link.turns == TURNS {
-            link.sits_out = SIT_OUT;
+        link.locks += 1;
+        if link.locks == LOCKS {
+            link.backoff = BACKOFF;
         }
-        if link.turns < TURNS {
+        if link.locks < LOCKS {
             link.known = new;
         }
         if let Some(old) = answer {

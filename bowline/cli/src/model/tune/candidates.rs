@@ -9,7 +9,7 @@ use bowline_model::coll::price::{
     AllreduceForm, Costs, Crew, JobCosts, OpClass, Operands, Priced, Prices, multiplying,
 };
 use bowline_model::coll::wanted::STAGED;
-use bowline_model::fixed::Call as Simulated;
+use bowline_model::fixed::FixedCall as Simulated;
 use bowline_model::fixed::simulate::Simulator;
 
 use super::{Call, Collective, Transport};

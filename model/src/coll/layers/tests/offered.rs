@@ -246,9 +246,9 @@ fn many_ranks() {
             let partners = [1, 3, 64][number / 16 % 3];
             right(prove::alltoall(&nodes, size, partners, 2), &what("all-to-all"));
         }
-        if !nodes.are_consecutive() {
-            continue;
-        }
+        // These are offered where the ranks of a node follow each other, and among as many nodes.
+        let nodes = Nodes::new((0..size).map(|rank| rank / each));
+        let offered = Offered::of(nodes.count());
         let how = Layered { within, among: scans.take(&offered.scans) };
         let exclusive = (number / 4).is_multiple_of(2);
         right(prove::scan(&nodes, size, how, exclusive, 4), &what("prefix reduction"));

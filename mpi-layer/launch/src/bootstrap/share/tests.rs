@@ -22,7 +22,7 @@ fn every_route_leads_to_the_memory() {
 }
 
 #[test]
-fn what_is_wrong_is_told_for_each_route() {
+fn what_is_wrong_is_reported_for_each_route() {
     let job = job();
     let good = Offer::of(&job).unwrap();
     let refused = |offer: Offer, route| {

@@ -4,7 +4,7 @@
 use std::io::BufRead;
 use std::os::unix::net::UnixStream;
 
-use super::super::server::{Event, Server};
+use super::super::server::{Server, ServerEvent};
 use super::*;
 
 /// A manager on a thread for one rank of a job of one.
@@ -18,10 +18,10 @@ fn manager() -> (OwnedFd, std::thread::JoinHandle<()>) {
             server.line(0, line.unwrap().as_bytes(), &mut events);
             for event in events {
                 match event {
-                    Event::Reply { line, .. } => out.write_all(&line).unwrap(),
-                    Event::Violation { .. } => return,
-                    Event::Left { .. } | Event::AllIn => panic!("there is one node"),
-                    Event::Abort { code, message, .. } => {
+                    ServerEvent::Reply { line, .. } => out.write_all(&line).unwrap(),
+                    ServerEvent::Violation { .. } => return,
+                    ServerEvent::Left { .. } | ServerEvent::AllIn => panic!("there is one node"),
+                    ServerEvent::Abort { code, message, .. } => {
                         assert_eq!((code, message.as_str()), (5, "two lines"));
                     }
                 }
@@ -56,7 +56,7 @@ fn long_values_come_back_whole() {
 }
 
 #[test]
-fn refusals_and_bad_arguments_are_told_apart() {
+fn refusals_and_bad_arguments_are_distinguished() {
     let (fd, thread) = manager();
     let mut client = Client::connect(fd).unwrap();
     client.put("a", "1").unwrap();

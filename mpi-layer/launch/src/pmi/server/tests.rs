@@ -3,7 +3,7 @@
 
 use super::*;
 
-fn ask(server: &mut Server, rank: u32, line: &str) -> Vec<Event> {
+fn ask(server: &mut Server, rank: u32, line: &str) -> Vec<ServerEvent> {
     let mut events = Vec::new();
     server.line(rank, line.as_bytes(), &mut events);
     events
@@ -11,7 +11,7 @@ fn ask(server: &mut Server, rank: u32, line: &str) -> Vec<Event> {
 
 fn answer(server: &mut Server, rank: u32, line: &str) -> String {
     match &ask(server, rank, line)[..] {
-        [Event::Reply { rank: to, line }] if *to == rank => {
+        [ServerEvent::Reply { rank: to, line }] if *to == rank => {
             String::from_utf8(line.clone()).unwrap()
         }
         events => panic!("{line:?} gave {events:?}"),
@@ -60,11 +60,11 @@ fn values_are_kept_once_and_within_limits() {
 #[test]
 fn a_barrier_waits_for_the_living() {
     let mut server = open(3);
-    let released = |events: &[Event]| -> Vec<u32> {
+    let released = |events: &[ServerEvent]| -> Vec<u32> {
         events
             .iter()
             .map(|event| match event {
-                Event::Reply { rank, line } if line.starts_with(b"cmd=barrier_out") => *rank,
+                ServerEvent::Reply { rank, line } if line.starts_with(b"cmd=barrier_out") => *rank,
                 other => panic!("{other:?}"),
             })
             .collect()
@@ -98,7 +98,7 @@ fn a_rank_that_waits_and_ends_does_not_count_twice() {
 #[test]
 fn what_is_no_request_is_a_violation_of_that_rank_only() {
     let mut server = Server::new(2, "kvs_7");
-    let is_violation = |events: &[Event], of: u32| matches!(events, [Event::Violation { rank, .. }] if *rank == of);
+    let is_violation = |events: &[ServerEvent], of: u32| matches!(events, [ServerEvent::Violation { rank, .. }] if *rank == of);
     assert!(is_violation(&ask(&mut server, 1, "cmd=get_maxes"), 1));
     assert!(is_violation(&ask(&mut server, 1, "\u{1}\u{2}"), 1));
     assert!(answer(&mut server, 0, "cmd=init pmi_version=2 pmi_subversion=0").contains("rc=-1"));
@@ -121,7 +121,7 @@ fn spawning_is_refused_once_per_request() {
         assert!(ask(&mut server, 0, &format!("spawnssofar={so_far}")).is_empty());
         let events = ask(&mut server, 0, "endcmd");
         assert_eq!(events.len(), answered);
-        if let [Event::Reply { line, .. }] = &events[..] {
+        if let [ServerEvent::Reply { line, .. }] = &events[..] {
             assert!(line.starts_with(b"cmd=spawn_result rc=-1 msg="));
         }
     }
@@ -132,7 +132,7 @@ fn spawning_is_refused_once_per_request() {
 fn an_abort_is_heard_at_any_time() {
     let mut server = Server::new(1, "kvs_7");
     let events = ask(&mut server, 0, "cmd=abort exitcode=9 message=no way");
-    assert_eq!(events, [Event::Abort { rank: 0, code: 9, message: "no way".into() }]);
+    assert_eq!(events, [ServerEvent::Abort { rank: 0, code: 9, message: "no way".into() }]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn preset_bytes_are_read_as_if_a_rank_had_put_them() {
     server.line(0, b"cmd=init pmi_version=1 pmi_subversion=1", &mut events);
     server.line(0, b"cmd=get kvsname=kvs key=own", &mut events);
     let line = b"cmd=get_result rc=0 msg=success value=2:01ab\n".to_vec();
-    assert_eq!(events.pop(), Some(Event::Reply { rank: 0, line }));
+    assert_eq!(events.pop(), Some(ServerEvent::Reply { rank: 0, line }));
     assert!(!format!("{server:?}").contains("01ab"));
 }
 
@@ -155,11 +155,11 @@ fn nodes_exchange_what_was_put_at_barriers() {
         ask(&mut server, rank, "cmd=init pmi_version=1 pmi_subversion=1");
     }
     let size = ask(&mut server, 0, "cmd=get_universe_size");
-    let reply = |rank, line: &str| Event::Reply { rank, line: line.as_bytes().to_vec() };
+    let reply = |rank, line: &str| ServerEvent::Reply { rank, line: line.as_bytes().to_vec() };
     assert_eq!(size, [reply(0, "cmd=universe_size rc=0 size=3\n")]);
     ask(&mut server, 0, "cmd=put kvsname=kvs key=a value=1");
     assert_eq!(ask(&mut server, 0, "cmd=barrier_in"), []);
-    assert_eq!(ask(&mut server, 1, "cmd=barrier_in"), [Event::AllIn]);
+    assert_eq!(ask(&mut server, 1, "cmd=barrier_in"), [ServerEvent::AllIn]);
     assert_eq!(server.take_fresh(), [(b"a".to_vec(), b"1".to_vec())]);
     assert_eq!(server.take_fresh(), []);
     // A death while the others are waited for does not ask again.
@@ -173,8 +173,8 @@ fn nodes_exchange_what_was_put_at_barriers() {
     let value = |v: &str| reply(0, &format!("cmd=get_result rc=0 msg=success value={v}\n"));
     assert_eq!(ask(&mut server, 0, "cmd=get kvsname=kvs key=a"), [value("1")]);
     assert_eq!(ask(&mut server, 0, "cmd=get kvsname=kvs key=b"), [value("2")]);
-    assert_eq!(ask(&mut server, 0, "cmd=barrier_in"), [Event::AllIn]);
+    assert_eq!(ask(&mut server, 0, "cmd=barrier_in"), [ServerEvent::AllIn]);
     server.release(&mut events);
     let left = ask(&mut server, 0, "cmd=finalize");
-    assert_eq!(left, [Event::Left { rank: 0 }, reply(0, "cmd=finalize_ack rc=0\n")]);
+    assert_eq!(left, [ServerEvent::Left { rank: 0 }, reply(0, "cmd=finalize_ack rc=0\n")]);
 }

@@ -1,6 +1,6 @@
 //! The launcher's standard input on its way to rank 0, which may run on another host.
 //!
-//! It is read as far as the agent has room for it. A terminal is read only while the launcher is
+//! It is read as far as the agent takes it. A terminal is read only while the launcher is
 //! in the foreground, where reading does not stop it.
 
 use std::os::fd::BorrowedFd;
@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use super::remote::{Remote, Stage};
-use crate::agent::flow::INPUT_ROOM;
-use crate::agent::wire::{PIECE, ToAgent};
+use crate::protocol::INPUT_CREDIT;
+use crate::protocol::wire::{PIECE, ToAgent};
 
 /// The way of the input.
 #[derive(Debug)]
@@ -28,11 +28,11 @@ impl HostInput {
         Self { terminal, ended: false, under_way: 0, ready: false }
     }
 
-    /// What to wait for: `None` when there is nothing to read or no room for it, `Some(None)`
+    /// What to wait for: `None` when there is nothing to read or the agent takes no more, `Some(None)`
     /// when the launcher is in the background of its terminal.
     pub(super) fn interest(&self, remote: &Remote) -> Option<Option<BorrowedFd<'static>>> {
-        let room = self.under_way + PIECE as u32 <= INPUT_ROOM;
-        if self.ended || !room || remote.stage != Stage::Running || !remote.is_open() {
+        let fits = self.under_way + PIECE as u32 <= INPUT_CREDIT;
+        if self.ended || !fits || remote.stage != Stage::Running || !remote.is_open() {
             return None;
         }
         let stdin = rustix::stdio::stdin();
@@ -57,12 +57,12 @@ impl HostInput {
             Err(Errno::INTR | Errno::AGAIN) => {}
             Ok(0) | Err(_) => {
                 self.ended = true;
-                remote.tell(&ToAgent::InputEnd);
+                remote.send(&ToAgent::InputEnd);
             }
             Ok(n) => {
                 bytes.truncate(n);
                 self.under_way += n as u32;
-                remote.tell(&ToAgent::Input(bytes));
+                remote.send(&ToAgent::Input(bytes));
             }
         }
     }

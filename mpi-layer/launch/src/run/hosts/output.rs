@@ -2,7 +2,7 @@
 //! that lines of several ranks do not mix. The beginning of a line, a prompt for instance, goes out when
 //! nothing has come for a moment.
 //!
-//! A thread of its own, since whoever reads the launcher's output may be slow, and the launcher
+//! A thread of its own, since the reader of the launcher's output may be slow, and the launcher
 //! must speak with its agents meanwhile. What waits here is bounded by what agents may send before
 //! the thread has written.
 
@@ -29,9 +29,9 @@ pub(super) struct Piece {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What the thread tells.
+/// What the thread reports.
 #[derive(Debug)]
-struct News {
+struct Progress {
     /// Bytes written, by agent.
     written: Mutex<Vec<(usize, u32)>>,
     /// Nobody reads the launcher's output.
@@ -44,7 +44,7 @@ struct News {
 pub(super) struct Writer {
     /// `None` when the thread is to end.
     pieces: Option<Sender<Piece>>,
-    news: Arc<News>,
+    progress: Arc<Progress>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,39 +53,39 @@ impl Writer {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(0, flags).map_err(system("make an event counter"))?;
         let (written, broken) = (Mutex::default(), AtomicBool::new(false));
-        let news = Arc::new(News { written, broken, event });
+        let progress = Arc::new(Progress { written, broken, event });
         let (pieces, receiver) = channel();
-        let told = Arc::clone(&news);
+        let notice = Arc::clone(&progress);
         let thread = std::thread::Builder::new()
             .name("bowline-output".into())
-            .spawn(move || write_all(&receiver, &told, label, MOMENT, write))
+            .spawn(move || write_all(&receiver, &notice, label, MOMENT, write))
             .map_err(|source| LaunchError::System { act: "start the output thread", source })?;
-        Ok(Self { pieces: Some(pieces), news, thread: Some(thread) })
+        Ok(Self { pieces: Some(pieces), progress, thread: Some(thread) })
     }
 
     pub(super) fn write(&self, piece: Piece) {
         if let Some(pieces) = &self.pieces {
-            // A thread that has panicked is told of at the end.
+            // A thread that has panicked is reported at the end.
             let _ = pieces.send(piece);
         }
     }
 
     /// Becomes readable when something was written.
-    pub(super) fn news(&self) -> BorrowedFd<'_> {
-        self.news.event.as_fd()
+    pub(super) fn progress(&self) -> BorrowedFd<'_> {
+        self.progress.event.as_fd()
     }
 
     /// What was written since the last call, by agent.
     pub(super) fn written(&self) -> Vec<(usize, u32)> {
         let mut count = [0; 8];
-        let _ = rustix::io::read(&self.news.event, &mut count);
-        std::mem::take(&mut *self.news.written.lock().unwrap_or_else(PoisonError::into_inner))
+        let _ = rustix::io::read(&self.progress.event, &mut count);
+        std::mem::take(&mut *self.progress.written.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Whether nobody reads the launcher's output any more; true once.
     pub(super) fn is_broken(&self) -> bool {
         // Relaxed: a flag that publishes nothing.
-        self.news.broken.swap(false, Ordering::Relaxed)
+        self.progress.broken.swap(false, Ordering::Relaxed)
     }
 
     /// Writes what has come and ends the thread.
@@ -110,7 +110,7 @@ struct Lines {
 
 fn write_all(
     pieces: &Receiver<Piece>,
-    news: &News,
+    progress: &Progress,
     label: bool,
     moment: Duration,
     mut write: impl FnMut(bool, &[u8]) -> bool,
@@ -130,7 +130,7 @@ fn write_all(
             lines.heard = heard;
             let mut out = Vec::new();
             lines.labels.lines(&bytes, &mut out);
-            news.wrote(write(is_error, &out), remote, bytes.len());
+            progress.wrote(write(is_error, &out), remote, bytes.len());
         }
         if open || is_over {
             for ((_, is_error), lines) in &mut streams {
@@ -138,7 +138,7 @@ fn write_all(
                     let mut out = Vec::new();
                     lines.labels.rest(&mut out);
                     if !write(*is_error, &out) {
-                        news.fail();
+                        progress.fail();
                     }
                 }
             }
@@ -149,7 +149,7 @@ fn write_all(
     }
 }
 
-impl News {
+impl Progress {
     /// A piece of a remote was taken, and its lines were written if `ok`.
     fn wrote(&self, ok: bool, remote: usize, bytes: usize) {
         if !ok {
@@ -187,7 +187,7 @@ mod tests {
     fn written(label: bool, moment: Duration, all: &[(u32, &str)]) -> Vec<String> {
         let event = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
         let (written, broken) = (Mutex::default(), AtomicBool::new(false));
-        let news = News { written, broken, event };
+        let progress = Progress { written, broken, event };
         let (pieces, receiver) = channel();
         for (rank, text) in all {
             let (rank, bytes) = (*rank, text.as_bytes().to_vec());
@@ -195,13 +195,13 @@ mod tests {
         }
         drop(pieces);
         let mut out = Vec::new();
-        write_all(&receiver, &news, label, moment, |_, bytes| {
+        write_all(&receiver, &progress, label, moment, |_, bytes| {
             if !bytes.is_empty() {
                 out.push(String::from_utf8(bytes.to_vec()).unwrap());
             }
             true
         });
-        let counted: u32 = news.written.lock().unwrap().iter().map(|(_, bytes)| bytes).sum();
+        let counted: u32 = progress.written.lock().unwrap().iter().map(|(_, bytes)| bytes).sum();
         assert_eq!(counted as usize, all.iter().map(|(_, text)| text.len()).sum::<usize>());
         out
     }

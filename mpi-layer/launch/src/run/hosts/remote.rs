@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFd;
 
-use crate::agent::PATIENCE_AT_START;
-use crate::agent::channel::{Broken, Channel};
-use crate::agent::flow::OUTPUT_ROOM;
-use crate::agent::wire::{FRAME_MAX, FromAgent, Secret, Spec, ToAgent};
+use crate::protocol::channel::{Broken, Channel};
+use crate::protocol::wire::{AgentSecret, FRAME_MAX, FromAgent, Spec, ToAgent};
+use crate::protocol::{OUTPUT_CREDIT, PATIENCE_AT_START};
 use crate::run::processors::Machine;
 use crate::run::signals::Signals;
 use crate::run::{HostError, LaunchError, RunOptions};
@@ -89,7 +88,7 @@ pub(super) struct Remote {
     /// `None` when the host is lost.
     channel: Option<Channel>,
     /// Bytes of output that it may still send.
-    room: u32,
+    credit: u32,
     silence: Duration,
 }
 
@@ -144,7 +143,7 @@ impl Remote {
                 left: BTreeSet::new(),
                 command,
                 channel: Some(channel),
-                room: OUTPUT_ROOM,
+                credit: OUTPUT_CREDIT,
                 silence: options.host_timeout.max(Duration::from_millis(100)),
             }),
             Err(source) => {
@@ -166,7 +165,7 @@ impl Remote {
     ) {
         let spec = Spec {
             job_id,
-            secret: Secret(*secret),
+            secret: AgentSecret(*secret),
             first: self.ranks.start,
             local: self.ranks.end - self.ranks.start,
             size,
@@ -175,33 +174,33 @@ impl Remote {
             input: self.ranks.start == 0,
             mapping: mapping.into(),
         };
-        self.tell(&ToAgent::Spec(spec));
+        self.send(&ToAgent::Spec(spec));
         for (name, value) in std::env::vars_os().filter(|(name, _)| passes(name)) {
-            self.tell_variable(&name, &value);
+            self.send_variable(&name, &value);
         }
         let here = std::env::current_dir().ok();
         for part in options.parts() {
-            self.tell(&ToAgent::Part { ranks: part.ranks });
+            self.send(&ToAgent::Part { ranks: part.ranks });
             if let Some(directory) = part.directory.or(here.as_deref()) {
-                self.tell(&ToAgent::Directory(directory.as_os_str().as_bytes().to_vec()));
+                self.send(&ToAgent::Directory(directory.as_os_str().as_bytes().to_vec()));
             }
-            self.tell(&ToAgent::Program(part.program.as_bytes().to_vec()));
+            self.send(&ToAgent::Program(part.program.as_bytes().to_vec()));
             for arg in part.args {
-                self.tell(&ToAgent::Arg(arg.as_bytes().to_vec()));
+                self.send(&ToAgent::Arg(arg.as_bytes().to_vec()));
             }
             for (name, value) in part.env {
-                self.tell_variable(name, value);
+                self.send_variable(name, value);
             }
         }
     }
 
-    fn tell_variable(&mut self, name: &OsStr, value: &OsStr) {
+    fn send_variable(&mut self, name: &OsStr, value: &OsStr) {
         let (name, value) = (name.as_bytes().to_vec(), value.as_bytes().to_vec());
         if name.len() + value.len() + 8 > FRAME_MAX {
             tracing::warn!("a variable of the environment is too long to be passed on");
             return;
         }
-        self.tell(&ToAgent::Env { name, value });
+        self.send(&ToAgent::Env { name, value });
     }
 
     /// What it has said of its machine, and its number of ranks.
@@ -212,7 +211,7 @@ impl Remote {
     /// Has it start the ranks, each on its processor, or anywhere if `cpus` is empty.
     pub(super) fn go(&mut self, cpus: Vec<u32>) {
         self.gone = true;
-        self.tell(&ToAgent::Go { cpus });
+        self.send(&ToAgent::Go { cpus });
         if self.stage == Stage::Greeted {
             self.stage = self.starting();
         }
@@ -264,14 +263,14 @@ impl Remote {
     }
 
     /// Queues a message, if the host is not lost.
-    pub(super) fn tell(&mut self, message: &ToAgent) {
+    pub(super) fn send(&mut self, message: &ToAgent) {
         if let Some(channel) = &mut self.channel {
             channel.send(|out| message.encode(out));
         }
     }
 
     /// Queues frames that all agents get, if the host is not lost.
-    pub(super) fn tell_all(&mut self, frames: &Arc<[u8]>) {
+    pub(super) fn send_all(&mut self, frames: &Arc<[u8]>) {
         if let Some(channel) = &mut self.channel {
             channel.send_shared(frames);
         }
@@ -315,15 +314,15 @@ impl Remote {
 
     /// Output has come.
     pub(super) fn spend(&mut self, bytes: usize) -> Result<(), Broken> {
-        let left = u32::try_from(bytes).ok().and_then(|bytes| self.room.checked_sub(bytes));
-        self.room = left.ok_or(Broken::Unexpected("more output than it may"))?;
+        let left = u32::try_from(bytes).ok().and_then(|bytes| self.credit.checked_sub(bytes));
+        self.credit = left.ok_or(Broken::Unexpected("more output than it may"))?;
         Ok(())
     }
 
     /// Output was written.
     pub(super) fn grant(&mut self, bytes: u32) {
-        self.room += bytes;
-        self.tell(&ToAgent::Taken(bytes));
+        self.credit += bytes;
+        self.send(&ToAgent::Taken(bytes));
     }
 
     /// Why the host is lost, for a sentence.

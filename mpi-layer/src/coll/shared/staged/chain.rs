@@ -12,15 +12,15 @@
 //! written. (3) A rank waits for the one before it only while it has a slot left that it has not read. Else it waits for a
 //! result, of a step which the first rank has written: so every wait ends.
 
-use bowline_base::staging::{Member, Progress};
+use bowline_base::staging::{StagingMember, StagingProgress};
 use bowline_base::words::ViewWords;
 use bowline_model::coll::plan::{Space, Span};
 
-use super::{Passage, Sources, TELL_EVERY};
+use super::{PUBLISH_EVERY, Passage, Sources};
 use crate::coll::arena::Buffers;
-use crate::coll::engine::Operands;
 use crate::coll::shared::Broken;
 use crate::coll::spans::Reduction;
+use crate::op::operands::Operands;
 
 /// Bytes that are combined at once: what a rank takes, its own and the result stay in the first-level cache.
 const BLOCK: usize = 2944;
@@ -119,8 +119,9 @@ pub(in super::super) fn reduce(
 }
 
 impl Passage<'_> {
-    fn is_there(&self, what: Progress) -> Result<bool, Broken> {
-        let look = |member: &mut Member, memory: &ViewWords<'_>| member.is_there(memory, what);
+    fn is_there(&self, what: StagingProgress) -> Result<bool, Broken> {
+        let look =
+            |member: &mut StagingMember, memory: &ViewWords<'_>| member.is_there(memory, what);
         Ok(self.staging.act(look)?)
     }
 }
@@ -130,7 +131,7 @@ impl Chain<'_, '_, '_> {
         let pieces = self.cut.pieces();
         let slots = passage.staging.geometry.slots as usize;
         passage.uses(self.cut.piece);
-        let (mut written, mut read, mut told) = (0, 0, 0);
+        let (mut written, mut read, mut published) = (0, 0, 0);
         while written < pieces || (self.reads && read < pieces) {
             let mut missing = None;
             if written < pieces && !(self.reads && written - read >= slots) {
@@ -143,14 +144,14 @@ impl Chain<'_, '_, '_> {
                 }
             }
             if self.reads && read < written {
-                let result = Progress::Written(self.last, passage.first + read as u64);
+                let result = StagingProgress::Written(self.last, passage.first + read as u64);
                 if passage.is_there(result)? {
                     let (from, len) = self.cut.piece(read);
                     let out = self.buffers.bytes_mut(Span::output(self.own.len).part(from, len));
                     passage.take(read, self.last, 0, out)?;
                     read += 1;
-                    if read - told >= TELL_EVERY {
-                        passage.finish(read, &mut told);
+                    if read - published >= PUBLISH_EVERY {
+                        passage.finish(read, &mut published);
                     }
                     continue;
                 }
@@ -158,26 +159,26 @@ impl Chain<'_, '_, '_> {
                 missing = missing.or(Some(result));
             }
             if self.reads {
-                passage.finish(read, &mut told);
+                passage.finish(read, &mut published);
             }
             passage.wait(missing.expect("what is neither written nor read is waited for"))?;
         }
         if self.reads {
-            passage.finish(read, &mut told);
+            passage.finish(read, &mut published);
         }
         passage.first += pieces as u64;
         Ok(())
     }
 
     /// What has to happen before this rank combines a step.
-    fn missing(&self, passage: &Passage<'_>, step: u64) -> Result<Option<Progress>, Broken> {
+    fn missing(&self, passage: &Passage<'_>, step: u64) -> Result<Option<StagingProgress>, Broken> {
         // Rule 2.
         let Some(before) = self.before else {
             let holds_up =
-                |member: &mut Member, memory: &ViewWords<'_>| member.holds_up(memory, step);
+                |member: &mut StagingMember, memory: &ViewWords<'_>| member.holds_up(memory, step);
             return Ok(passage.staging.act(holds_up)?);
         };
-        let what = Progress::Written(before, step);
+        let what = StagingProgress::Written(before, step);
         Ok((!passage.is_there(what)?).then_some(what))
     }
 

@@ -12,17 +12,17 @@
 //! late. There are many more slots than that, so the two never wait for each other.
 //! (3) In a reduction to a root, only the other rank puts results, and only the root takes them.
 
-use bowline_base::staging::Progress;
+use bowline_base::staging::StagingProgress;
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::plan::{Space, Span};
 
-use super::{Passage, Sources, TELL_EVERY};
+use super::{PUBLISH_EVERY, Passage, Sources};
 use crate::coll::arena::Buffers;
-use crate::coll::engine::Operands;
 use crate::coll::shared::Broken;
 use crate::coll::shared::staged::chain::Cut;
 use crate::coll::shared::transfers::Slices;
 use crate::coll::spans::Reduction;
+use crate::op::operands::Operands;
 
 /// One rank's part.
 struct Half<'a, 'b, 'c> {
@@ -101,7 +101,7 @@ impl Half<'_, '_, '_> {
                 _ if next <= pieces => steps_of(next - 1, pieces).0,
                 _ => 2 * pieces,
             };
-            if read >= finished + TELL_EVERY || next > pieces {
+            if read >= finished + PUBLISH_EVERY || next > pieces {
                 passage.finish(read, &mut finished);
             }
         }
@@ -189,7 +189,7 @@ impl Half<'_, '_, '_> {
         }
         let (contributions, step) = steps_of(piece, self.cut.pieces());
         let other = 1 - self.rank;
-        passage.wait(Progress::Written(other, passage.first + step as u64))?;
+        passage.wait(StagingProgress::Written(other, passage.first + step as u64))?;
         let (place, part) = (self.place(self.rank), self.part(self.results, other, piece));
         passage.take(contributions, other, place, self.buffers.bytes_mut(part))
     }

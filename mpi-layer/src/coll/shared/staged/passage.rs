@@ -3,15 +3,16 @@
 //!
 //! The rules are in [`staged`](super). Not here: the memory itself, and how a call ends there.
 
-use bowline_base::staging::{Geometry, Member, Progress};
+use bowline_base::staging::{Geometry, StagingMember, StagingProgress};
 use bowline_base::sync::LINE;
 use bowline_base::words::ViewWords;
 
 use super::{
-    CallCells, Fits, LEN_MASK, LOOKS_APART, Passage, SLOT_BYTES, Slot, Sources, Staging,
-    TELL_EVERY, Transfer, Until, sleepers, wake_tag,
+    CallCells, Fits, LEN_MASK, POLLS_APART, PUBLISH_EVERY, Passage, SLOT_BYTES, Slot, Sources,
+    Transfer, Until, sleepers, wake_tag,
 };
-use crate::coll::shared::{Broken, Damaged, wait, wake};
+use crate::coll::shared::{Broken, StrayWrite, wait, wake};
+use crate::shared_memory::Staging;
 
 impl<'a> Passage<'a> {
     pub(in crate::coll::shared) fn staging(&self) -> &'a Staging {
@@ -20,7 +21,7 @@ impl<'a> Passage<'a> {
 
     /// Does something that may be what others sleep for.
     #[inline]
-    pub(super) fn tell(&self, act: impl FnOnce(&mut Member, &ViewWords<'_>) -> bool) {
+    pub(super) fn publish(&self, act: impl FnOnce(&mut StagingMember, &ViewWords<'_>) -> bool) {
         if self.staging.act(act) {
             self.wake();
         }
@@ -32,17 +33,17 @@ impl<'a> Passage<'a> {
         wake(self.comm, wake_tag(self.comm), sleepers);
     }
 
-    fn until(&self, what: Progress, begins: bool) -> Until<'_> {
+    fn until(&self, what: StagingProgress, begins: bool) -> Until<'_> {
         Until { staging: self.staging, what, begins: begins.then_some(self.terms) }
     }
 
-    pub(super) fn wait(&self, what: Progress) -> Result<(), Broken> {
+    pub(super) fn wait(&self, what: StagingProgress) -> Result<(), Broken> {
         self.wait_for(&self.until(what, false))
     }
 
     fn wait_for(&self, until: &Until<'_>) -> Result<(), Broken> {
         let is_there = || self.staging.act(|member, memory| member.is_there(memory, until.what));
-        let looks = if self.staging.geometry.apart { LOOKS_APART } else { 0 };
+        let looks = if self.staging.geometry.apart { POLLS_APART } else { 0 };
         for _ in 0..looks {
             std::hint::spin_loop();
             if is_there()? {
@@ -102,14 +103,15 @@ impl<'a> Passage<'a> {
     pub(in crate::coll::shared) fn drain(
         &self,
         step: usize,
-        mut act: impl FnMut(&Slot<'_, '_>) -> Result<Option<u32>, Damaged>,
+        mut act: impl FnMut(&Slot<'_, '_>) -> Result<Option<u32>, StrayWrite>,
     ) -> Result<(), Broken> {
         let step = self.first + step as u64;
         let base = self.base(step);
-        let mut all =
-            |member: &mut Member, memory: &ViewWords<'_>| act(&Slot { member, memory, step, base });
+        let mut all = |member: &mut StagingMember, memory: &ViewWords<'_>| {
+            act(&Slot { member, memory, step, base })
+        };
         while let Some(from) = self.staging.act(&mut all)? {
-            self.wait(Progress::Written(from, step))?;
+            self.wait(StagingProgress::Written(from, step))?;
         }
         Ok(())
     }
@@ -124,14 +126,14 @@ impl<'a> Passage<'a> {
     ) -> Result<(), Broken> {
         let step = self.first + step as u64;
         let at = self.base(step) + at;
-        let what = Progress::Written(from, step);
+        let what = StagingProgress::Written(from, step);
         loop {
-            let act = |member: &mut Member, memory: &ViewWords<'_>| {
+            let act = |member: &mut StagingMember, memory: &ViewWords<'_>| {
                 let is_there = member.is_there(memory, what)?;
                 if is_there {
                     member.get(memory, step, at, out);
                 }
-                Ok::<_, Damaged>(is_there)
+                Ok::<_, StrayWrite>(is_there)
             };
             if self.staging.act(act)? {
                 return Ok(());
@@ -141,13 +143,13 @@ impl<'a> Passage<'a> {
     }
 
     /// This rank needs nothing more of the steps before `read` of this part.
-    pub(super) fn finish(&self, read: usize, told: &mut usize) {
-        if read == *told {
+    pub(super) fn finish(&self, read: usize, published: &mut usize) {
+        if read == *published {
             return;
         }
-        *told = read;
+        *published = read;
         let step = self.first + read as u64 - 1;
-        self.tell(|member, memory| member.finish(memory, step));
+        self.publish(|member, memory| member.finish(memory, step));
     }
 
     /// This rank has put what it writes in a step.
@@ -155,7 +157,7 @@ impl<'a> Passage<'a> {
         if !self.staging.act(|member, _| member.has_stated()) {
             self.state(|_| {})?;
         }
-        self.tell(|member, memory| {
+        self.publish(|member, memory| {
             let sleepers = member.write(memory, step);
             // Who reads nothing has finished what it has written.
             if reads { sleepers } else { member.finish(memory, step) | sleepers }
@@ -173,7 +175,7 @@ impl<'a> Passage<'a> {
             self.wait(what)?;
         }
         let descriptor = self.terms.descriptor();
-        self.tell(|member, memory| {
+        self.publish(|member, memory| {
             put(&CallCells { member, memory });
             member.state(memory, descriptor)
         });
@@ -193,7 +195,7 @@ impl<'a> Passage<'a> {
     #[inline]
     pub(in crate::coll::shared) fn compare(&self, sources: Sources) -> Result<(), Broken> {
         let mut next = 0;
-        let fits = |member: &mut Member, memory: &ViewWords<'_>| {
+        let fits = |member: &mut StagingMember, memory: &ViewWords<'_>| {
             self.fits(member, memory, sources, &mut next)
         };
         let mut fits = fits;
@@ -214,14 +216,14 @@ impl<'a> Passage<'a> {
     #[inline]
     fn fits(
         &self,
-        member: &mut Member,
+        member: &mut StagingMember,
         memory: &ViewWords<'_>,
         sources: Sources,
         next: &mut u32,
-    ) -> Result<Fits, Damaged> {
+    ) -> Result<Fits, StrayWrite> {
         let (call, wanted) = (member.call(), self.terms.descriptor());
-        let one = |member: &Member, rank| {
-            let what = Progress::Stated(rank, call);
+        let one = |member: &StagingMember, rank| {
+            let what = StagingProgress::Stated(rank, call);
             Ok(match member.is_there(memory, what)? {
                 false => Fits::Missing(what),
                 true if member.stated(memory, rank) == wanted => Fits::All,
@@ -253,20 +255,20 @@ impl<'a> Passage<'a> {
         let ranks = (0..self.comm.size)
             .filter(|&rank| only.is_none_or(|only| only == rank) && rank != self.comm.rank);
         for rank in ranks {
-            self.wait_for(&self.until(Progress::Stated(rank, call), only.is_none()))?;
+            self.wait_for(&self.until(StagingProgress::Stated(rank, call), only.is_none()))?;
             let descriptor = self.staging.act(|member, memory| member.stated(memory, rank));
             if descriptor != self.terms.descriptor() {
                 let len = (descriptor & LEN_MASK) as usize;
                 if !self.terms.agrees_with(descriptor) {
                     // Another collective, or no collective at all.
-                    return Err(Damaged::call().into());
+                    return Err(StrayWrite::call().into());
                 }
                 let steps = (self.steps_of)(len);
                 (most, least) = (most.max(steps), least.min(steps));
                 other = Some(len);
             }
         }
-        let other = other.ok_or(Damaged::call())?;
+        let other = other.ok_or(StrayWrite::call())?;
         let own = (self.steps_of)(self.terms.len);
         let steps = match sources {
             Sources::One(_) => Some(most),
@@ -275,14 +277,15 @@ impl<'a> Passage<'a> {
         };
         if sources == Sources::AllAlike && steps != Some(0) {
             // Some may wait for a result of this step. A call in cells has none: that number is a step of a later call.
-            self.tell(|member, memory| member.combined(memory, self.first));
+            self.publish(|member, memory| member.combined(memory, self.first));
         }
         Err(Broken::Unequal { other, steps })
     }
 
     /// Waits until nothing holds up that this rank writes a step.
     pub(super) fn wait_for_slot(&self, step: u64) -> Result<(), Broken> {
-        let holds_up = |member: &mut Member, memory: &ViewWords<'_>| member.holds_up(memory, step);
+        let holds_up =
+            |member: &mut StagingMember, memory: &ViewWords<'_>| member.holds_up(memory, step);
         while let Some(what) = self.staging.act(holds_up)? {
             self.wait(what)?;
         }
@@ -298,7 +301,7 @@ impl<'a> Passage<'a> {
         let reads = sources != Sources::Nobody;
         let slots = self.staging.geometry.slots as usize;
         self.uses(transfer.extent());
-        let (mut written, mut read, mut told) = (0, 0, 0);
+        let (mut written, mut read, mut published) = (0, 0, 0);
         let is_first = self.staging.act(|member, _| member.next() == self.first);
         if !transfer.writes() {
             written = steps;
@@ -307,8 +310,9 @@ impl<'a> Passage<'a> {
             // It does not overwrite what it has yet to read itself.
             if written < steps && !(reads && written - read >= slots) {
                 let step = self.first + written as u64;
-                let holds_up =
-                    |member: &mut Member, memory: &ViewWords<'_>| member.holds_up(memory, step);
+                let holds_up = |member: &mut StagingMember, memory: &ViewWords<'_>| {
+                    member.holds_up(memory, step)
+                };
                 match self.staging.act(holds_up)? {
                     None => {
                         transfer.write(self, written)?;
@@ -317,7 +321,7 @@ impl<'a> Passage<'a> {
                         continue;
                     }
                     Some(what) if !reads || read == written => {
-                        self.finish(read, &mut told);
+                        self.finish(read, &mut published);
                         self.wait(what)?;
                         continue;
                     }
@@ -329,11 +333,11 @@ impl<'a> Passage<'a> {
             }
             transfer.read(self, read)?;
             read += 1;
-            if read - told >= TELL_EVERY {
-                self.finish(read, &mut told);
+            if read - published >= PUBLISH_EVERY {
+                self.finish(read, &mut published);
             }
         }
-        self.finish(read, &mut told);
+        self.finish(read, &mut published);
         self.first += steps as u64;
         Ok(())
     }
@@ -357,10 +361,10 @@ impl<'a> Passage<'a> {
                 self.compare(Sources::AllAlike)?;
                 combine(self, out)?;
                 self.put(0, result, out)?;
-                self.tell(|member, memory| member.combined(memory, step));
+                self.publish(|member, memory| member.combined(memory, step));
                 break;
             }
-            let what = Progress::Combined(step);
+            let what = StagingProgress::Combined(step);
             if self.staging.act(|member, memory| member.is_there(memory, what))? {
                 self.compare(Sources::AllAlike)?;
                 let at = self.base(step) + result;

@@ -13,18 +13,19 @@
 //! wait for the dead rank and fail as well.
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::staging::Progress;
+use bowline_base::staging::StagingProgress;
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::plan::{Space, Span};
 use bowline_model::coll::price::Staged;
-use bowline_ucp::{OpError, RemoteKey, Sent, Worker};
+use bowline_ucp::{OpError, Sent};
 
-use super::{Damaged, Passage, Sources, Staging};
+use super::{Passage, Sources, StrayWrite};
 use crate::coll::arena::Buffers;
 use crate::coll::shared::Broken;
 use crate::comm::{CommInner, Communicator};
 use crate::datatype::{bytes_of, bytes_of_mut};
 use crate::error::MpiError;
+use crate::shared_memory::{Reads, Staging};
 
 /// What a rank reads of each other one to find out whether it can, beside their numbers.
 const WORD: u64 = 0x626f_776c_696e_6500;
@@ -32,23 +33,7 @@ const WORD: u64 = 0x626f_776c_696e_6500;
 /// Bytes of an address in a cell.
 const ADDRESS: usize = size_of::<u64>();
 
-/// Keys of the memory of all other ranks, if every rank can read that of every other one; else none.
-#[derive(Debug)]
-pub(in super::super) struct Reads {
-    keys: Vec<Option<RemoteKey>>,
-}
-
 impl Reads {
-    /// Whether every rank can read the memory of every other one.
-    pub(super) fn work(&self) -> bool {
-        !self.keys.is_empty()
-    }
-
-    /// Gives the keys back.
-    pub(super) fn release(&self, worker: &Worker) {
-        self.keys.iter().flatten().for_each(|&key| worker.rkey_release(key));
-    }
-
     /// Reads from `address` in the memory of `rank`.
     fn read(
         &self,
@@ -113,13 +98,6 @@ impl Communicator {
     }
 }
 
-impl Staging {
-    /// What reads the memory of the other ranks, if that is known to work.
-    pub(in super::super) fn reads(&self) -> Option<&Reads> {
-        self.reads.get().filter(|reads| reads.work())
-    }
-}
-
 /// Brings each rank its block of each other one; the own one is in its place.
 pub(in super::super) fn alltoall(
     passage: &mut Passage<'_>,
@@ -149,7 +127,7 @@ pub(in super::super) fn alltoall(
                 let worker = &passage.comm.process.worker;
                 worker.check(&passage.comm.collective_spec(0)).map_err(MpiError::from)?;
                 // Rule 3.
-                return Err(Damaged::data().into());
+                return Err(StrayWrite::data().into());
             }
         }
     }
@@ -161,7 +139,7 @@ impl Passage<'_> {
     fn close(&mut self) -> Result<(), Broken> {
         self.finish(1, &mut 0);
         for other in (0..self.comm.size).filter(|&other| other != self.comm.rank) {
-            self.wait(Progress::Finished(other, self.first))?;
+            self.wait(StagingProgress::Finished(other, self.first))?;
         }
         self.first += 1;
         Ok(())

@@ -1,28 +1,34 @@
 //! Two tables with a network between them that loses, doubles and delays.
 
 use super::*;
-use crate::options::Mode;
+use crate::options::VerbsMode;
 
 /// Pairs are numbers; connecting is remembered.
 #[derive(Debug, Default)]
 struct Numbers {
     next: u32,
-    connected: Vec<(End, End)>,
+    connected: Vec<(PairEnd, PairEnd)>,
     exhausted: bool,
 }
 
 impl Pairs for Numbers {
     type Pair = u32;
 
-    fn make(&mut self, _: &Address) -> io::Result<(u32, End)> {
+    fn make(&mut self, _: &Address) -> io::Result<(u32, PairEnd)> {
         if self.exhausted {
             return Err(io::Error::other("no more"));
         }
         self.next += 1;
-        Ok((self.next, End { pair: self.next, psn: self.next + 1000 }))
+        Ok((self.next, PairEnd { pair: self.next, psn: self.next + 1000 }))
     }
 
-    fn connect(&mut self, pair: &mut u32, ours: End, _: &Address, theirs: End) -> io::Result<()> {
+    fn connect(
+        &mut self,
+        pair: &mut u32,
+        ours: PairEnd,
+        _: &Address,
+        theirs: PairEnd,
+    ) -> io::Result<()> {
         assert_eq!(*pair, ours.pair);
         self.connected.push((ours, theirs));
         Ok(())
@@ -31,7 +37,7 @@ impl Pairs for Numbers {
 
 fn address(uid: u64) -> Address {
     Address {
-        mode: Mode::Rc,
+        mode: VerbsMode::Rc,
         uid,
         gid: [0; 16],
         lid: 1,
@@ -45,11 +51,11 @@ fn address(uid: u64) -> Address {
 }
 
 struct Side {
-    table: Table<u32>,
+    table: PeerTable<u32>,
     pairs: Numbers,
     /// The pair in use and the events before.
     up: Option<u32>,
-    told: Vec<Event<u32>>,
+    reported: Vec<TableEvent<u32>>,
 }
 
 struct Net {
@@ -63,10 +69,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 impl Net {
     fn new(first_pairs: [u32; 2]) -> Self {
         let side = |uid: u64, first| Side {
-            table: Table::new(address(uid), TIMEOUT, 10, false),
+            table: PeerTable::new(address(uid), TIMEOUT, 10, false),
             pairs: Numbers { next: first, ..Numbers::default() },
             up: None,
-            told: Vec::new(),
+            reported: Vec::new(),
         };
         let [a, b] = first_pairs;
         Self { sides: [side(1, a), side(2, b)], now: Instant::now(), random: 88 }
@@ -102,11 +108,13 @@ impl Net {
             side.table.tick(now);
             for event in std::mem::take(&mut side.table.events) {
                 match &event {
-                    Event::Up { pair, .. } => side.up = Some(*pair),
-                    Event::Ended { number, .. } if side.up == Some(*number) => side.up = None,
-                    Event::Made { .. } | Event::Ended { .. } | Event::Failed { .. } => {}
+                    TableEvent::Up { pair, .. } => side.up = Some(*pair),
+                    TableEvent::Ended { number, .. } if side.up == Some(*number) => side.up = None,
+                    TableEvent::Made { .. }
+                    | TableEvent::Ended { .. }
+                    | TableEvent::Failed { .. } => {}
                 }
-                side.told.push(event);
+                side.reported.push(event);
             }
         }
     }
@@ -181,7 +189,7 @@ fn a_lost_side_connects_anew_and_the_old_connection_is_over() {
     let straggler = Datagram {
         to: 2,
         from: address(1),
-        body: Body::Request { serial: 1, end: End { pair, psn: pair + 1000 } },
+        body: Body::Request { serial: 1, end: PairEnd { pair, psn: pair + 1000 } },
     };
     let now = net.now;
     let Side { table, pairs, .. } = &mut net.sides[1];
@@ -210,10 +218,10 @@ fn a_close_ends_the_connection_that_it_names_and_no_other() {
     net.sides[0].up = None;
     net.sides[0].table.end(2, a, true);
     net.step(0);
-    let told = net.sides[1].told.last();
+    let reported = net.sides[1].reported.last();
     assert!(
-        matches!(told, Some(Event::Ended { uid: 1, number, how: PeerFailure::Closed }) if *number == b),
-        "{told:?}"
+        matches!(reported, Some(TableEvent::Ended { uid: 1, number, how: PeerFailure::Closed }) if *number == b),
+        "{reported:?}"
     );
 }
 
@@ -225,19 +233,19 @@ fn silence_is_noticed_and_answers_prevent_it() {
     for _ in 0..4000 {
         net.step(0);
     }
-    assert!(net.sides[0].told.is_empty(), "it answers: {:?}", net.sides[0].told);
+    assert!(net.sides[0].reported.is_empty(), "it answers: {:?}", net.sides[0].reported);
     for _ in 0..4000 {
         net.step(10);
     }
-    let told = &net.sides[0].told;
-    assert!(matches!(told[..], [Event::Failed { uid: 2, how: PeerFailure::Unreachable }]));
+    let reported = &net.sides[0].reported;
+    assert!(matches!(reported[..], [TableEvent::Failed { uid: 2, how: PeerFailure::Unreachable }]));
     // A request that nobody answers fails, too.
-    net.sides[0].told.clear();
+    net.sides[0].reported.clear();
     net.ask(0);
     for _ in 0..4000 {
         net.step(10);
     }
-    assert!(matches!(net.sides[0].told[..], [Event::Failed { uid: 2, .. }]));
+    assert!(matches!(net.sides[0].reported[..], [TableEvent::Failed { uid: 2, .. }]));
 }
 
 #[test]
@@ -251,17 +259,18 @@ fn silence_behind_a_connection_is_noticed_where_it_is_asked_for() {
         while !net.agree() {
             net.step(0);
         }
-        net.sides[0].told.clear();
+        net.sides[0].reported.clear();
         for _ in 0..4000 {
             net.step(0);
         }
-        assert!(net.sides[0].told.is_empty(), "it answers: {:?}", net.sides[0].told);
+        assert!(net.sides[0].reported.is_empty(), "it answers: {:?}", net.sides[0].reported);
         for _ in 0..4000 {
             net.step(10);
         }
-        let told = &net.sides[0].told;
-        let ended = matches!(told[..], [Event::Ended { how: PeerFailure::Unreachable, .. }]);
-        assert_eq!(ended, probe_up, "{told:?}");
+        let reported = &net.sides[0].reported;
+        let ended =
+            matches!(reported[..], [TableEvent::Ended { how: PeerFailure::Unreachable, .. }]);
+        assert_eq!(ended, probe_up, "{reported:?}");
     }
 }
 
@@ -273,27 +282,30 @@ fn one_that_leaves_and_one_that_is_full_say_so() {
     net.sides[1].table.watch(&address(1), now);
     net.sides[1].table.leave();
     net.step(0);
-    let told = &net.sides[0].told;
-    assert!(matches!(told[..], [Event::Failed { uid: 2, how: PeerFailure::Closed }]), "{told:?}");
+    let reported = &net.sides[0].reported;
+    assert!(
+        matches!(reported[..], [TableEvent::Failed { uid: 2, how: PeerFailure::Closed }]),
+        "{reported:?}"
+    );
 
     let mut net = Net::new([100, 200]);
     net.sides[1].pairs.exhausted = true;
     net.ask(0);
     net.step(0);
     net.step(0);
-    assert!(matches!(net.sides[0].told[..], [Event::Failed { uid: 2, .. }]));
+    assert!(matches!(net.sides[0].reported[..], [TableEvent::Failed { uid: 2, .. }]));
     // And by itself.
-    net.sides[1].told.clear();
+    net.sides[1].reported.clear();
     net.ask(1);
     net.step(0);
-    assert!(matches!(net.sides[1].told[..], [Event::Failed { uid: 1, .. }]));
+    assert!(matches!(net.sides[1].reported[..], [TableEvent::Failed { uid: 1, .. }]));
 }
 
 #[test]
 fn datagrams_for_others_and_of_changed_addresses_are_dropped() {
     let mut net = Net::new([100, 200]);
     let now = net.now;
-    let end = End { pair: 5, psn: 6 };
+    let end = PairEnd { pair: 5, psn: 6 };
     let request = Body::Request { serial: 1, end };
     let Side { table, pairs, .. } = &mut net.sides[0];
     table.arrived(&Datagram { to: 99, from: address(2), body: request }, now, pairs);
@@ -305,7 +317,7 @@ fn datagrams_for_others_and_of_changed_addresses_are_dropped() {
     table.arrived(&Datagram { to: 1, from: moved, body: Body::Refuse }, now, pairs);
     table.arrived(&Datagram { to: 1, from: moved, body: request }, now, pairs);
     assert_eq!(table.events.len(), 1);
-    // More peers than there is room for are refused.
+    // More peers than there is space for are refused.
     for uid in 3..20 {
         table.arrived(&Datagram { to: 1, from: address(uid), body: request }, now, pairs);
     }
@@ -323,7 +335,7 @@ fn peers_that_have_gone_are_forgotten() {
     let Side { table, pairs, .. } = &mut net.sides[0];
     table.watch(&address(2), now);
     for uid in 100..1100 {
-        let end = End { pair: 5, psn: 6 };
+        let end = PairEnd { pair: 5, psn: 6 };
         let from = address(uid);
         let request = Body::Request { serial: 1, end };
         table.arrived(&Datagram { to: 1, from, body: request }, now, pairs);
@@ -343,7 +355,7 @@ fn peers_that_have_gone_are_forgotten() {
     }
     assert!(table.knows(2), "it is watched");
     // A connection stays, however silent.
-    let request = Body::Request { serial: 1, end: End { pair: 9, psn: 6 } };
+    let request = Body::Request { serial: 1, end: PairEnd { pair: 9, psn: 6 } };
     table.arrived(&Datagram { to: 1, from: address(3), body: request }, now, pairs);
     table.tick(now + 100 * TIMEOUT);
     assert!(table.knows(3));

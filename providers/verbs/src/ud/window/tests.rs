@@ -40,7 +40,7 @@ fn everything_arrives_once_and_in_order() {
         while freed < 100 {
             steps += 1;
             assert!(steps < 100_000, "no end with seed {seed}");
-            if sent < 100 && out.has_room() && below(2) == 0 {
+            if sent < 100 && out.has_space() && below(2) == 0 {
                 assert!(out.len() < 8);
                 wire.push((out.next(), sent));
                 out.sent(sent);
@@ -96,7 +96,7 @@ fn everything_arrives_once_and_in_order() {
 fn losses_halve_what_is_allowed_and_acknowledgements_let_it_grow() {
     let mut out = Outgoing::new(64);
     let round = |out: &mut Outgoing<()>| {
-        while out.has_room() {
+        while out.has_space() {
             out.sent(());
         }
         let next = out.next();
@@ -169,7 +169,7 @@ fn what_was_granted_bounds_the_fall_and_lateness_is_forgotten_quickly() {
     let mut now = Instant::now();
     out.share(124);
     let round = |out: &mut Outgoing<()>| {
-        while out.has_room() {
+        while out.has_space() {
             out.sent(());
         }
         let next = out.next();
@@ -192,7 +192,7 @@ fn what_was_granted_bounds_the_fall_and_lateness_is_forgotten_quickly() {
         round(&mut out);
     }
     for _ in 0..2 {
-        while out.has_room() {
+        while out.has_space() {
             out.sent(());
         }
         out.watch(now);

@@ -1,0 +1,389 @@
+//! Model of sleep and wake. A sleeper that decided to sleep while its word still says so, with
+//! a message published and every sender gone, would sleep for ever: that is what must not be.
+//! The futex itself is not modelled: the kernel compares the word under its own lock. Of the socket
+//! the model has a count of what was sent and not taken out; one who sleeps on it sleeps while that
+//! is zero.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+
+#[derive(Default)]
+struct Shared {
+    word: AtomicU32,
+    messages: [AtomicU32; 2],
+    wakes: AtomicU32,
+}
+
+impl Shared {
+    fn publish(&self, sender: usize) {
+        self.messages[sender].store(1, Ordering::Release);
+    }
+
+    fn wake(&self) -> bool {
+        self.wakes.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn messages(&self) -> u32 {
+        self.messages.iter().map(|m| m.load(Ordering::Acquire)).sum()
+    }
+
+    /// Arms and looks; true when the owner would call the kernel to sleep.
+    fn sleeps_after(&self, expected: u32, membarrier: bool) -> bool {
+        let fence_or_not = || {
+            if membarrier {
+                heavy_fence();
+            }
+            membarrier
+        };
+        arm_word(&self.word, Sleep::Futex, fence_or_not, || ());
+        if self.messages() >= expected {
+            disarm_word(&self.word, || ());
+            return false;
+        }
+        true
+    }
+}
+
+fn no_message_is_slept_through(senders: usize, start: u32, membarrier: bool) {
+    loom::model(move || {
+        let shared = Arc::new(Shared::default());
+        shared.word.store(start, Ordering::Relaxed);
+        let threads: Vec<_> = (0..senders)
+            .map(|sender| {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.publish(sender);
+                    ring_word(&shared.word, |_| shared.wake());
+                })
+            })
+            .collect();
+        let slept = shared.sleeps_after(1, membarrier);
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        if slept {
+            assert!(rung(&shared.word), "asleep with a message in the queue");
+            assert!(
+                shared.wakes.load(Ordering::Relaxed) == 1,
+                "woken once, by the one that took it"
+            );
+        } else {
+            assert!(shared.wakes.load(Ordering::Relaxed) <= 1);
+        }
+    });
+}
+
+#[test]
+fn loom_doorbell_one_sender() {
+    no_message_is_slept_through(1, AWAKE, true);
+}
+
+#[test]
+fn loom_doorbell_two_senders_wake_once() {
+    no_message_is_slept_through(2, AWAKE, true);
+}
+
+#[test]
+fn loom_doorbell_owner_without_membarrier() {
+    no_message_is_slept_through(1, FENCED, false);
+}
+
+#[test]
+fn loom_doorbell_sleeps_again_after_the_first_message() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let sender = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                for message in 0..2 {
+                    shared.publish(message);
+                    ring_word(&shared.word, |_| shared.wake());
+                }
+            })
+        };
+        let mut slept = shared.sleeps_after(1, true);
+        if !slept || rung(&shared.word) {
+            disarm_word(&shared.word, || ());
+            slept = shared.sleeps_after(2, true);
+        }
+        sender.join().unwrap();
+        assert!(!slept || rung(&shared.word), "asleep with a message in the queue");
+    });
+}
+
+/// The model must be able to fail: the same protocol without the fences loses a wake.
+#[test]
+#[should_panic(expected = "asleep with a message in the queue")]
+fn loom_doorbell_needs_its_fences() {
+    loom::model(|| {
+        let shared = Arc::new(Shared::default());
+        let sender = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                shared.publish(0);
+                if shared.word.load(Ordering::Relaxed) != AWAKE {
+                    shared.word.swap(AWAKE, Ordering::AcqRel);
+                }
+            })
+        };
+        shared.word.store(FUTEX, Ordering::Relaxed);
+        let slept = shared.messages() == 0;
+        sender.join().unwrap();
+        assert!(!slept || rung(&shared.word), "asleep with a message in the queue");
+    });
+}
+
+/// What is under the lock of a rank and its progress thread.
+struct Inside {
+    left: u32,
+    called: bool,
+}
+
+/// A progress thread looks and arms under the lock, twice. What the owner leaves between them rings a doorbell that is not
+/// armed yet; so the owner leaves a mark, too, which the helper looks for before it arms.
+fn what_is_left_before_a_sleep_is_looked_at(marks: bool) {
+    loom::model(move || {
+        let owner = crate::worker_lock::WorkerLock::new(Inside { left: 0, called: false });
+        let (door, word) = (owner.remote(), Arc::new(AtomicU32::new(AWAKE)));
+        let bell = Arc::clone(&word);
+        let helper = thread::spawn(move || {
+            let mut taken = 0;
+            // Called once, it looks twice at most.
+            for _ in 0..2 {
+                {
+                    let mut inside = door.enter();
+                    taken += std::mem::take(&mut inside.left);
+                    inside.called = false;
+                }
+                let inside = door.enter();
+                if inside.called {
+                    continue;
+                }
+                let membarrier = || {
+                    heavy_fence();
+                    true
+                };
+                arm_word(&bell, Sleep::Futex, membarrier, || ());
+                break;
+            }
+            taken
+        });
+        {
+            let mut inside = owner.borrow_mut();
+            (inside.left, inside.called) = (1, marks);
+            ring_word(&word, |_| true);
+        }
+        let taken = helper.join().unwrap();
+        assert!(taken == 1 || rung(&word), "asleep with work left");
+    });
+}
+
+#[test]
+fn loom_doorbell_no_call_is_lost_before_a_sleep() {
+    what_is_left_before_a_sleep_is_looked_at(true);
+}
+
+#[test]
+#[should_panic(expected = "asleep with work left")]
+fn loom_doorbell_a_helper_needs_the_mark() {
+    what_is_left_before_a_sleep_is_looked_at(false);
+}
+
+/// An owner with a socket.
+#[derive(Default)]
+struct Descriptor {
+    words: DoorbellWords,
+    messages: [AtomicU32; 2],
+    dead: AtomicU32,
+    /// Sent and not taken out.
+    datagrams: AtomicU32,
+    futex_wakes: AtomicU32,
+}
+
+impl Descriptor {
+    fn publish(&self, message: usize) {
+        self.messages[message].store(1, Ordering::Release);
+    }
+
+    fn send(&self) -> bool {
+        // The kernel's lock of the queue.
+        self.datagrams.fetch_add(1, Ordering::AcqRel);
+        true
+    }
+
+    fn drain(&self) {
+        self.datagrams.swap(0, Ordering::AcqRel);
+    }
+
+    fn wake(&self, sleep: Sleep) -> bool {
+        match sleep {
+            Sleep::Fd => self.send(),
+            Sleep::Futex => {
+                self.futex_wakes.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+        }
+    }
+
+    fn ring(&self) {
+        ring_word(&self.words.word, |sleep| self.wake(sleep));
+    }
+
+    fn arm(&self, kind: Sleep) {
+        let fence = || {
+            heavy_fence();
+            true
+        };
+        arm_word(&self.words.word, kind, fence, || ());
+    }
+
+    fn messages(&self) -> u32 {
+        self.messages.iter().map(|m| m.load(Ordering::Acquire)).sum()
+    }
+
+    fn has_died(&self) -> bool {
+        self.dead.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether one who sleeps by `kind` is awake in the end, everybody else having gone.
+    fn ends(&self, kind: Sleep) -> bool {
+        match kind {
+            Sleep::Fd => self.datagrams.load(Ordering::Acquire) > 0,
+            Sleep::Futex => self.futex_wakes.load(Ordering::Relaxed) > 0,
+        }
+    }
+}
+
+const ASLEEP: &str = "asleep for ever";
+
+/// Two messages; the owner sleeps for each, on its socket. `late` empties the socket when nothing
+/// must come between any more.
+fn descriptor_sleeper(late: bool) {
+    loom::model(move || {
+        let owner = Arc::new(Descriptor::default());
+        announce_socket(&owner.words);
+        let sender = {
+            let owner = Arc::clone(&owner);
+            thread::spawn(move || {
+                for message in 0..2 {
+                    owner.publish(message);
+                    owner.ring();
+                }
+            })
+        };
+        let sleeps = |expected| {
+            owner.arm(Sleep::Fd);
+            let sleeps = owner.messages() < expected;
+            if late {
+                owner.drain();
+            }
+            sleeps
+        };
+        let mut slept = sleeps(1);
+        if !slept || owner.ends(Sleep::Fd) {
+            disarm_word(&owner.words.word, || owner.drain());
+            slept = sleeps(2);
+        }
+        sender.join().unwrap();
+        assert!(!slept || owner.ends(Sleep::Fd), "{ASLEEP}");
+    });
+}
+
+#[test]
+fn loom_doorbell_a_descriptor_sleeper_is_woken() {
+    descriptor_sleeper(false);
+}
+
+/// The model must be able to fail: a datagram is thrown away behind the last look.
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn loom_doorbell_is_not_drained_behind_the_last_poll() {
+    descriptor_sleeper(true);
+}
+
+/// A sender dies between taking the state and waking, and is marked dead. `in_time` says whether the
+/// owner's socket is announced before it arms, `mark` is how the marker wakes.
+fn robbed_by_the_dead(kind: Sleep, in_time: bool, mark: fn(&Descriptor)) {
+    loom::model(move || {
+        let owner = Arc::new(Descriptor::default());
+        if in_time {
+            announce_socket(&owner.words);
+        }
+        let others = {
+            let owner = Arc::clone(&owner);
+            thread::spawn(move || {
+                // Its message is lost with it, or the owner finds it; it wakes nobody.
+                ring_word(&owner.words.word, |_| true);
+                owner.dead.store(1, Ordering::Release);
+                mark(&owner);
+            })
+        };
+        owner.arm(kind);
+        if !in_time {
+            announce_socket(&owner.words);
+        }
+        let slept = !owner.has_died();
+        others.join().unwrap();
+        assert!(!slept || owner.ends(kind), "{ASLEEP}");
+    });
+}
+
+fn mark_whatever(owner: &Descriptor) {
+    wake_whatever(&owner.words, || _ = owner.wake(Sleep::Futex), || owner.send());
+}
+
+#[test]
+fn loom_doorbell_a_death_wakes_who_was_robbed_of_its_state() {
+    robbed_by_the_dead(Sleep::Fd, true, mark_whatever);
+    robbed_by_the_dead(Sleep::Futex, true, mark_whatever);
+}
+
+/// The model must be able to fail: a marker that looks at the word finds an owner that is awake.
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn loom_doorbell_a_death_must_not_trust_the_word() {
+    robbed_by_the_dead(Sleep::Fd, true, Descriptor::ring);
+}
+
+/// The same: a socket that is announced behind the heavy fence may not be seen.
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn loom_doorbell_sockets_are_announced_before_the_owner_arms() {
+    robbed_by_the_dead(Sleep::Fd, false, mark_whatever);
+}
+
+/// The first datagram is refused, the second one is not; `says_so` is whether the sender notices.
+fn refused_once(says_so: bool) {
+    loom::model(move || {
+        let owner = Arc::new(Descriptor::default());
+        announce_socket(&owner.words);
+        let sender = {
+            let owner = Arc::clone(&owner);
+            thread::spawn(move || {
+                owner.publish(0);
+                ring_word(&owner.words.word, |_| !says_so);
+                owner.publish(1);
+                owner.ring();
+            })
+        };
+        owner.arm(Sleep::Fd);
+        let slept = owner.messages() == 0;
+        sender.join().unwrap();
+        assert!(!slept || owner.ends(Sleep::Fd), "{ASLEEP}");
+    });
+}
+
+#[test]
+fn loom_doorbell_a_refused_datagram_leaves_the_state() {
+    refused_once(true);
+}
+
+/// The model must be able to fail: nobody puts the state back.
+#[test]
+#[should_panic(expected = "asleep for ever")]
+fn loom_doorbell_a_refusal_that_is_not_noticed_is_a_lost_wake() {
+    refused_once(false);
+}

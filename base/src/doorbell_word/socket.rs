@@ -1,0 +1,228 @@
+//! The sockets by which the owners of a job's doorbells are woken from a sleep on a descriptor.
+//!
+//! Each owner has a datagram socket under an abstract name made of node memory, rank and instance, so
+//! that no descriptor per peer is needed and no name is left in a file system. One socket of each
+//! process sends to all of them.
+//!
+//! Rules.
+//! 1. Abstract names have no permissions, and `/proc/net/unix` lists them: every process of the
+//!    network namespace can send to them, whatever its user. So a wake carries a number that is
+//!    random for each node memory and stands nowhere but in it, and the owner's socket has a filter by
+//!    which the kernel drops every datagram without it, before it is queued. Such datagrams wake
+//!    nobody and take no memory.
+//! 2. The sending socket is made when the first doorbell of a job is opened, since a process may be
+//!    out of descriptors when it has to wake a peer. Only success is remembered.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// The socket of this process that sends to everybody.
+static SENDER: OnceLock<OwnedFd> = OnceLock::new();
+
+/// Whether this process has said that it cannot wake peers.
+static REPORTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes what [`WakeSocket::wake`] needs, as far as that is possible now.
+pub(crate) fn prepare_to_wake() {
+    if sender().is_none() {
+        tracing::debug!("no socket to wake peers yet; it is asked for again when one is needed");
+    }
+}
+
+fn sender() -> Option<&'static OwnedFd> {
+    made_in(&SENDER)
+}
+
+/// The socket in `place`, made if it is not there.
+fn made_in(place: &OnceLock<OwnedFd>) -> Option<&OwnedFd> {
+    if let Some(made) = place.get() {
+        return Some(made);
+    }
+    let made = datagram_socket().ok()?;
+    Some(place.get_or_init(|| made))
+}
+
+/// The socket on which a rank that has attached to its job may sleep: its name, and what a wake carries.
+#[derive(Debug)]
+pub(crate) struct WakeSocket {
+    local: u32,
+    name: SocketAddrUnix,
+    token: [u8; 8],
+}
+
+impl WakeSocket {
+    /// That of an instance of a local rank. The node id is random, so nobody else takes the name by
+    /// accident; `token` is the node memory's (rule 1).
+    pub(crate) fn of(node_id: u64, (local, instance): (u32, u64), token: u64) -> Option<Self> {
+        let name = format!("bowline-doorbell-{node_id:016x}-{local}-{instance:016x}");
+        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?;
+        Some(Self { local, name, token: token.to_ne_bytes() })
+    }
+
+    /// Wakes the rank. Whether nothing is left to do: not when the system has refused, which it may
+    /// grant the next time.
+    pub(crate) fn wake(&self) -> bool {
+        let Some(sender) = sender() else {
+            report(self.local, &"the process has no descriptor left");
+            return false;
+        };
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        match rustix::net::sendto(sender, &self.token, flags, &self.name) {
+            // A full socket is readable already. A missing one belongs to a rank that has ended, or
+            // that sits in another network namespace, which connecting has refused.
+            Ok(_) | Err(Errno::AGAIN | Errno::CONNREFUSED) => true,
+            Err(error) => {
+                report(self.local, &error);
+                false
+            }
+        }
+    }
+
+    /// Opens it, for its owner.
+    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
+        let socket = datagram_socket()?;
+        // Before it has a name: nobody can have sent anything yet.
+        if let Err(error) = admit_only(&socket, self.token) {
+            tracing::warn!(
+                %error,
+                "this system has no socket filters: other users of the machine can end a rank's sleeps"
+            );
+        }
+        rustix::net::bind(&socket, &self.name)?;
+        Ok(socket)
+    }
+}
+
+/// Once for the process: it would be once for each message otherwise.
+fn report(local: u32, why: &dyn std::fmt::Display) {
+    // Relaxed: a flag that publishes nothing.
+    if !REPORTED.swap(true, Ordering::Relaxed) {
+        tracing::warn!(%why, local, "cannot wake a peer by its socket; the next message tries again");
+    }
+}
+
+/// Has the kernel drop every datagram to `socket` that does not begin with `token` (rule 1).
+fn admit_only(socket: &OwnedFd, token: [u8; 8]) -> io::Result<()> {
+    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const IS: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    // The filter loads in network order. A load behind the end drops the datagram.
+    let [a, b, c, d, e, f, g, h] = token;
+    let (first, second) = (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]));
+    let mut program = [
+        step(LOAD, 0, 0, 0),
+        step(IS, 0, 3, first),
+        step(LOAD, 0, 0, 4),
+        step(IS, 0, 1, second),
+        step(RETURN, 0, 0, u32::MAX),
+        step(RETURN, 0, 0, 0),
+    ];
+    let filter =
+        libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_mut_ptr() };
+    // SAFETY: the option's value is a `sock_fprog` of this length, whose `filter` points to as many
+    // instructions as it says; both live during the call, which copies them.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn datagram_socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::process::{Pid, Resource, Rlimit, WaitOptions};
+
+    use super::*;
+    use crate::doorbell::{Doorbell, Sleep};
+    use crate::job::{JobMemory, JobSpec};
+
+    fn job() -> JobMemory {
+        let spec = JobSpec { job_id: 1, ranks: 1, first_rank: 0, area_bytes: 0 };
+        let job = JobMemory::create_memfd(&spec).unwrap();
+        job.attach(0).unwrap();
+        job
+    }
+
+    fn readable(bell: &Doorbell) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(bell.event_fd().unwrap(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).unwrap() == 1
+    }
+
+    /// What any process of the machine can do: it reads the name in `/proc/net/unix` and sends.
+    #[test]
+    fn datagrams_of_those_who_have_not_the_memory_wake_nobody() {
+        let job = job();
+        let bell = Doorbell::of_job(&job, 0).unwrap();
+        bell.event_fd().unwrap();
+        let sender = datagram_socket().unwrap();
+        let socket = job.wake_socket(0).unwrap();
+        let (name, token) = (&socket.name, socket.token);
+        let mut wrong = [token; 2];
+        wrong[0][0] ^= 1;
+        wrong[1][7] ^= 0x80;
+        let long = [wrong[0], token].concat();
+        let empty: &[u8] = &[];
+        for bytes in [&wrong[0], &wrong[1], &token[..7], &token[..4], &long, &[1], empty] {
+            let _ = rustix::net::sendto(&sender, bytes, SendFlags::DONTWAIT, name);
+            assert!(!readable(&bell), "woken by {bytes:?}");
+        }
+        assert!(socket.wake() && readable(&bell), "a peer wakes it");
+        bell.disarm();
+        assert!(!readable(&bell));
+    }
+
+    /// In a process of its own, since it takes every descriptor there is.
+    #[test]
+    fn a_process_short_of_descriptors_wakes_its_peers() {
+        // SAFETY: the child has one thread, which runs this file's own code and leaves by `_exit`;
+        // the C library allows it to allocate.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let passed = std::panic::catch_unwind(short_of_descriptors).is_ok();
+            // SAFETY: `_exit` has no preconditions and runs no destructor of the parent's state.
+            unsafe { libc::_exit(i32::from(!passed)) };
+        }
+        let status = rustix::process::waitpid(Pid::from_raw(pid), WaitOptions::empty());
+        assert_eq!(status.unwrap().unwrap().1.exit_status(), Some(0));
+    }
+
+    fn short_of_descriptors() {
+        let job = job();
+        let sleeper = Doorbell::of_job(&job, 0).unwrap();
+        sleeper.event_fd().unwrap();
+        let waker = Doorbell::of_job(&job, 0).unwrap();
+        let limit = Rlimit { current: Some(256), maximum: Some(256) };
+        rustix::process::setrlimit(Resource::Nofile, limit).unwrap();
+        let mut all = Vec::new();
+        while let Ok(fd) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
+            all.push(fd);
+        }
+        let place = OnceLock::new();
+        assert!(made_in(&place).is_none());
+        sleeper.arm(Sleep::Fd);
+        waker.ring();
+        assert!(readable(&sleeper), "the socket was made when the doorbell was opened");
+        sleeper.disarm();
+        drop(all);
+        assert!(made_in(&place).is_some(), "a failure is not remembered");
+    }
+}

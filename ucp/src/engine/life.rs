@@ -1,0 +1,264 @@
+//! What a protocol does: the life that each of them has, and the table by which a worker finds it.
+//!
+//! ```text
+//!               receiver                                          sender
+//!   a choice by cost: price (`protocol`)             ──── offers the message (RTS) ────
+//!   can, start (`proto::rendezvous`) ─► its state      its message: on_message ─► its state
+//!   Action::Run: receive                             Action::Run: send
+//!   its message: on_message                          space in the lane: Sending::post
+//!   transport: on_completion                         transport: on_completion
+//!   abort, peer fails: Receiving::{abort, ends_with}   closing: stop; peer fails: Sending::in_flight
+//!                        Action::Poll: what belongs to no single request
+//! ```
+//! Rules. (1) A message is received by one protocol at a time; before one has started, and after one was refused, by
+//! none. (2) A state says itself whether its request may end: not while the transport or the peer may read or write its
+//! buffer. (3) What the state has opened or lent is named by it, and given back by whatever ends the request. (4) A
+//! method whose name ends in `signal_safe` runs in a signal handler: it allocates and frees nothing, and what it does not
+//! do is done by the next ordinary call.
+
+use std::any::Any;
+
+use bowline_base::buffer::{RecvBuf, Shape};
+use bowline_base::slab::Key;
+use bowline_uct::{AmId, Arrival, Caps, PeerFailure, RkeyId, WHOLE_PROCESS};
+
+use super::{Engine, Inner};
+use crate::lanes::Lane;
+use crate::matching::Envelope;
+use crate::pack;
+use crate::peer::{Peer, PeerIndex};
+use crate::protocol::Protocol;
+use crate::request::{Fetch, Send, Sender};
+use crate::settings::RndvScheme;
+use crate::status::Status;
+
+/// The life of a protocol. What a protocol has no part in does nothing.
+pub(crate) trait Life: Sync {
+    /// The protocol whose life it is.
+    fn protocol(&self) -> &'static Protocol;
+
+    /// The active messages that are its own.
+    fn ids(&self) -> &'static [AmId] {
+        &[]
+    }
+
+    /// One of them has come. `None`: no correct peer sends it.
+    fn on_message(&self, _: &mut Engine, _: PeerIndex, _: &Arrival<'_>) -> Option<()> {
+        None
+    }
+
+    /// The same. Whether it was taken; else it comes again.
+    fn on_message_signal_safe(&self, _: &mut Engine, _: PeerIndex, _: &Arrival<'_>) -> bool {
+        false
+    }
+
+    /// The transport has done with an operation of the request.
+    fn on_completion(&self, _: &mut Engine, _: Key, _: Result<u64, PeerFailure>) {}
+
+    /// Whether a setting asks for it before all others.
+    fn is_asked_for(&self, _: RndvScheme) -> bool {
+        false
+    }
+
+    /// Whether it can bring a message.
+    fn can(&self, _: &mut Offer<'_>) -> bool {
+        false
+    }
+
+    /// Begins to receive a message, after [`can`](Self::can). `false`: it cannot after all, and nothing has begun.
+    fn start(&self, _: &mut Inner, _: Key) -> bool {
+        false
+    }
+
+    /// The same, of a message of a ready peer that was read from before, in one piece, by the key of its whole memory.
+    fn start_signal_safe(&self, _: &mut Inner, _: Key) -> bool {
+        false
+    }
+
+    /// Goes on with a receive.
+    fn receive(&self, _: &mut Inner, _: Key) {}
+
+    /// The same. `copied`: whether this round of progress has copied a piece, of which there is one at most. Whether it
+    /// is done with that.
+    fn receive_signal_safe(&self, _: &mut Inner, _: Key, _copied: &mut bool) -> bool {
+        false
+    }
+
+    /// Goes on with a send.
+    fn send(&self, _: &mut Inner, _: Key) {}
+
+    /// The endpoint of a send is closed by force: nothing more is done to memory of the peer.
+    fn stop(&self, _: &mut Inner, _: Key) {}
+
+    /// The user wants a receive back that the sender knows of.
+    fn cancel(&self, _: &mut Engine, _: Key) {}
+
+    /// Such a receive is to end.
+    fn finish(&self, _: &mut Engine, _: Key, _: Status) {}
+
+    /// A peer has failed, or has after a failure ended.
+    fn on_peer_failure(&self, _: &mut Engine, _: PeerIndex, _: PeerFailure) {}
+
+    /// Goes on with what belongs to no single request.
+    fn poll(&self, _: &mut Inner) {}
+
+    /// The same. Whether nothing of it is left.
+    fn poll_signal_safe(&self, _: &mut Inner, _copied: &mut bool) -> bool {
+        false
+    }
+
+    /// A send is about to be offered to a peer that has announced receives: what is posted instead, if it is for one of
+    /// these, and the send's part in the protocol from then on.
+    fn meet(&self, _: &Peer, _: &Send, _: &Envelope, _: Key) -> Option<(Vec<u8>, Sender)> {
+        None
+    }
+
+    /// Makes ready what signal-safe progress may use.
+    fn provide(&self, _: &mut Inner) {}
+}
+
+/// A message that was offered, for a protocol to say whether it can bring it.
+pub(crate) struct Offer<'a> {
+    pub(crate) lane: &'a mut Lane,
+    pub(crate) peer: &'a mut Peer,
+    pub(crate) buffer: &'a RecvBuf,
+    pub(crate) fetch: &'a mut Fetch,
+}
+
+impl Offer<'_> {
+    /// What the lane is able to.
+    pub(crate) fn caps(&self) -> Caps {
+        self.lane.iface.attr().caps
+    }
+
+    /// Whether the buffer is one piece of memory.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.buffer.shape() == Shape::Whole
+    }
+
+    /// Whether this side can read the message from where it lies. Opens it.
+    pub(crate) fn can_read(&mut self) -> bool {
+        let Some(rkey) = self.open() else { return false };
+        let (address, wanted) = (self.fetch.rts.address, self.fetch.wanted as usize);
+        let mapped = || self.lane.iface.rkey_ptr(rkey, address, wanted).is_some();
+        let own = self.fetch.rkey.is_some();
+        self.caps().contains(Caps::GET_ZCOPY)
+            && (pack::is_read_into(self.buffer) || own && mapped())
+    }
+
+    fn open(&mut self) -> Option<RkeyId> {
+        let Self { lane: Lane { iface, .. }, peer, fetch, .. } = self;
+        let packed = fetch.rts.rkey.bytes();
+        if !fetch.rts.is_readable() {
+            return None;
+        }
+        if !packed.is_empty() {
+            if fetch.rkey.is_none() {
+                fetch.rkey = iface.rkey_unpack(peer.ep, packed).ok();
+            }
+            return fetch.rkey;
+        }
+        if peer.reach_refused {
+            return None;
+        }
+        if peer.reach.is_none() {
+            peer.reach = iface.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
+        }
+        peer.reach
+    }
+}
+
+/// What a worker keeps for a protocol, beside the requests.
+pub(crate) trait Keeps: Any + std::marker::Send {
+    /// The peers that it names; of those that are `gone` it waits for nothing.
+    fn peers(&self, gone: &dyn Fn(PeerIndex) -> bool) -> Vec<PeerIndex>;
+
+    /// The place of a peer that is over becomes another's.
+    fn forget(&mut self, _: PeerIndex) {}
+
+    /// Whether the protocol is to be polled now and then.
+    fn waits(&self) -> bool {
+        false
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Kept(Vec<(&'static Protocol, Box<dyn Keeps>)>);
+
+impl Kept {
+    pub(crate) fn add(&mut self, protocol: &'static Protocol, kept: Box<dyn Keeps>) {
+        self.0.push((protocol, kept));
+    }
+
+    /// What is kept as `T`.
+    pub(crate) fn of<T: Keeps>(&self) -> &T {
+        let found = self.0.iter().find_map(|(_, kept)| (&**kept as &dyn Any).downcast_ref());
+        found.expect("a protocol is registered with what is kept for it")
+    }
+
+    /// The same, to change it.
+    pub(crate) fn of_mut<T: Keeps>(&mut self) -> &mut T {
+        let found =
+            self.0.iter_mut().find_map(|(_, kept)| (&mut **kept as &mut dyn Any).downcast_mut());
+        found.expect("a protocol is registered with what is kept for it")
+    }
+
+    /// All of it, with the protocol that it is for.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Protocol, &dyn Keeps)> {
+        self.0.iter().map(|(protocol, kept)| (*protocol, &**kept))
+    }
+
+    /// The place of a peer that is over becomes another's.
+    pub(crate) fn forget(&mut self, peer: PeerIndex) {
+        self.0.iter_mut().for_each(|(_, kept)| kept.forget(peer));
+    }
+}
+
+/// Ids of active messages.
+const IDS: usize = 32;
+
+/// The protocols of one worker.
+#[derive(Default)]
+pub(crate) struct Protocols {
+    /// All, in the order of preference.
+    pub(crate) all: Vec<&'static Protocol>,
+    /// Those that do something, in the order in which a receiver asks them.
+    pub(crate) lives: Vec<&'static dyn Life>,
+    /// By the id of a message: whose it is.
+    owners: [Option<&'static dyn Life>; IDS],
+    pub(crate) kept: Kept,
+}
+
+impl Protocols {
+    /// Adds a protocol behind the others, of which the first that can is taken.
+    pub(crate) fn add(&mut self, protocol: &'static Protocol, life: Option<&'static dyn Life>) {
+        self.all.push(protocol);
+        let Some(life) = life else { return };
+        self.lives.push(life);
+        for id in life.ids() {
+            let before = self.owners[usize::from(id.get())].replace(life);
+            debug_assert!(before.is_none(), "a message belongs to one protocol");
+        }
+    }
+
+    /// Adds those of a worker behind the others, with what is kept for them.
+    #[cfg(test)]
+    pub(crate) fn add_all(&mut self, others: Self) {
+        for protocol in others.all {
+            let life = others.lives.iter().find(|life| life.protocol() == protocol);
+            self.add(protocol, life.copied());
+        }
+        self.kept = others.kept;
+    }
+
+    /// What a protocol does that has part in a request.
+    pub(crate) fn life(&self, protocol: &Protocol) -> &'static dyn Life {
+        let found = self.lives.iter().find(|life| life.protocol() == protocol);
+        *found.expect("a protocol with a part in a request is registered")
+    }
+
+    /// The protocol that a message is of.
+    pub(crate) fn of(&self, id: AmId) -> Option<&'static dyn Life> {
+        *self.owners.get(usize::from(id.get()))?
+    }
+}

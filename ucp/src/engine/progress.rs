@@ -1,0 +1,146 @@
+//! What every call of a worker moves on: its lanes, what they asked for, and news of deaths.
+
+use bowline_uct::{MemHandle, PeerFailure};
+
+use super::Inner;
+use crate::action::Action;
+use crate::wire;
+
+/// Progress calls between two looks at the failure source; a worker that goes to sleep looks
+/// as well.
+const POLLS: u32 = 64;
+
+impl Inner {
+    /// One round over the lanes, and what follows from it.
+    #[inline]
+    pub(crate) fn progress(&mut self) -> u32 {
+        let mut events = self.poll();
+        self.looks += 1;
+        if self.looks >= POLLS {
+            // What a failure completes is an event: a thread that waits must look before it sleeps.
+            events += self.check_for_failures();
+        }
+        if !self.engine.actions.is_empty() {
+            self.act();
+            events += 1;
+            self.clear_places();
+        }
+        events
+    }
+
+    pub(crate) fn doorbell(&self) -> Option<bowline_base::doorbell::Doorbell> {
+        let alone = self.lanes.iter().all(|lane| lane.loopback);
+        let mut lanes = self.lanes.iter().filter(|lane| alone || !lane.loopback);
+        lanes.find_map(|lane| lane.iface.doorbell().cloned())
+    }
+
+    #[inline]
+    pub(crate) fn failures_changed(&self) -> bool {
+        match &self.failures {
+            Some(source) => source.generation() != self.failure_generation,
+            None => false,
+        }
+    }
+
+    #[cold]
+    fn check_for_failures(&mut self) -> u32 {
+        self.looks = 0;
+        let changed = self.failures_changed();
+        if changed {
+            self.note_failures();
+        }
+        let waiting = self.engine.protocols.kept.iter().find(|(_, kept)| kept.waits());
+        if let Some((protocol, _)) = waiting {
+            self.engine.protocols.life(protocol).poll(self);
+        }
+        u32::from(changed) + self.keep_alive() + self.poll_introductions()
+    }
+
+    /// Learns of deaths. What the dead sent before is taken in first: those messages count.
+    #[cold]
+    pub(crate) fn note_failures(&mut self) {
+        let Some(source) = &self.failures else { return };
+        let mut dead = Vec::new();
+        self.failure_generation = source.generation();
+        source.dead(&mut dead);
+        // Bounded: a living peer may go on sending for ever.
+        self.lanes.iter_mut().for_each(|lane| lane.rest.wake());
+        for _ in 0..1000 {
+            if self.poll() == 0 {
+                break;
+            }
+            if self.engine.overrun {
+                self.act();
+            }
+        }
+        for rank in dead {
+            self.engine.fail_rank(rank, PeerFailure::Died);
+        }
+    }
+
+    /// Carries out what the engine noted. What an action asks for anew waits for the next call,
+    /// so that other traffic is looked at in between.
+    pub(crate) fn act(&mut self) {
+        self.carry_out();
+        self.withdraw_all();
+        self.call_progress_thread();
+    }
+
+    /// Takes back the memory of what has ended: the buffers of requests are their users' when the call
+    /// returns.
+    pub(crate) fn withdraw_all(&mut self) {
+        for _ in 0..self.engine.actions.len() {
+            match self.engine.actions.pop() {
+                Some(Action::Withdraw { lane, memory }) => self.withdraw(lane, memory),
+                Some(other) => self.engine.actions.push(other),
+                None => return,
+            }
+        }
+    }
+
+    /// Lent memory is nobody's but its request's: there is nothing to give back.
+    fn withdraw(&mut self, lane: u32, memory: MemHandle) {
+        drop(self.lanes[lane as usize].iface.mem_release(memory));
+    }
+
+    fn carry_out(&mut self) {
+        for _ in 0..self.engine.actions.len() {
+            let Some(action) = self.engine.actions.pop() else {
+                return;
+            };
+            match action {
+                // A failure is the peer's state, which the next operation reports.
+                Action::Connect(peer) => drop(self.ready(peer)),
+                Action::Run(key) => self.run(key),
+                Action::Poll(protocol) => self.engine.protocols.life(protocol).poll(self),
+                Action::Acknowledge { peer, request } => {
+                    self.control(peer, wire::ACK, [request, 0], &[]);
+                }
+                Action::Refuse { peer, request, outcome } => {
+                    self.control(peer, wire::ACK, [request, outcome], &[]);
+                }
+                Action::CloseKey { lane, rkey } => {
+                    self.lanes[lane as usize].iface.rkey_release(rkey);
+                }
+                Action::AskBack(key) => self.ask_back(key),
+                Action::End(key) => self.engine.end_detached(key),
+                Action::Credit(peer) => self.give_credit(peer),
+                Action::Select { peer, place, eager } => self.report_selection(peer, place, eager),
+                Action::Resume(peer) => self.resume(peer),
+                Action::FeedStream(peer) => self.engine.feed_stream(peer),
+                Action::Unpark(peer) => self.unpark(peer),
+                Action::ServeRemotes => self.serve_remotes(),
+                Action::Pump(peer) => self.pump(peer),
+                Action::ResumeOneSided => self.resume_one_sided(),
+                Action::StepClosings => self.step_closings(),
+                Action::Farewell(peer) => self.farewell(peer),
+                Action::Notice(peer) => self.send_notice(peer),
+                Action::LetGo(peer) => self.release(peer),
+                Action::Overrun(peer) => self.engine.reject_holder(peer),
+                Action::Relieve => self.engine.relieve(),
+                Action::Closed(peer) => self.closed(peer),
+                Action::Withdraw { lane, memory } => self.withdraw(lane, memory),
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Measuring long messages for the choice of [`crate::select`]: where their times are taken, and what is kept for a peer.
+//!
+//! Only lanes are measured on which processors copy: there the price of a byte is not the network's, and depends on where the
+//! two processors are. Where the user has set a threshold or a scheme, or ranks share processors, nothing is measured, and
+//! static costs choose, as with `BOWLINE_SELECT=static`.
+//!
+//! The sender's part is one bit for each choice, which SELECT brings: in pieces or as an offer; and two marks on each long
+//! message ([`Marks`]).
+
+use bowline_base::slab::Key;
+use bowline_uct::Caps;
+
+use crate::action::Action;
+use crate::address::SELECTS;
+use crate::engine::life::{Life, Protocols};
+use crate::engine::{Engine, Inner};
+use crate::lanes::Lane;
+use crate::peer::{Peer, PeerIndex};
+use crate::protocol::{Choices, Op, Protocol, eager};
+use crate::select::{
+    CLASSES, Choice, EAGER, Estimate, FirstGuess, Guess, LaneMeter, MEANS, Marks, MeansEstimate,
+    Measure, MessageKind, Meter, PLACES, Selection, Traffic, place, shortest, tried_after,
+};
+use crate::settings::{Options, RndvScheme, Select};
+use crate::wait::Clock;
+use crate::wire;
+
+/// What a worker measures with: nothing where it has no clock, or the user has chosen.
+pub(crate) fn meter(clock: Option<Clock>, options: &Options) -> Meter {
+    let wanted = options.select == Select::Measured && options.rndv_scheme == RndvScheme::Auto;
+    Meter::with(clock.filter(|_| wanted))
+}
+
+/// Finds out what can be measured on the lanes.
+pub(crate) fn prepare(meter: &mut Meter, lanes: &[Lane], protocols: &Protocols) {
+    meter.lanes = lanes.iter().map(|lane| lane_meter(lane, protocols)).collect();
+}
+
+/// What is known of a lane, if it is measured.
+fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
+    let (attr, conditions) = (lane.iface.attr(), lane.choices.conditions);
+    let copied = Caps::GET_ZCOPY | Caps::RMA_REGISTERED | Caps::RKEY_PTR;
+    let free = conditions.rndv_threshold.is_none() && conditions.zcopy.is_none();
+    if !attr.caps.contains(copied) || lane.loopback || conditions.oversubscribed || !free {
+        return None;
+    }
+    const NEVER: (u64, u64) = (1, 0);
+    let mut spans = [NEVER; MEANS];
+    spans[usize::from(EAGER)] = (attr.limits.am.max_bcopy as u64 + 1, eager::MOST_BYTES);
+    for (life, span) in protocols.lives.iter().zip(&mut spans[1..]) {
+        if let Some(first) = lane.choices.fetch.first(life.protocol()) {
+            *span = (first.max(1), u64::MAX);
+        }
+    }
+    let mut guesses = [[[0; MEANS]; CLASSES]; MessageKind::ALL.len()];
+    for (kind, guesses) in MessageKind::ALL.iter().zip(&mut guesses) {
+        for (class, guess) in guesses.iter_mut().enumerate() {
+            *guess = first_guess(lane, protocols, *kind, shortest(class));
+        }
+    }
+    Some(Box::new(LaneMeter { spans, guesses }))
+}
+
+/// What each means is predicted to cost for messages of `bytes`, in picoseconds for a byte: by costs that were
+/// calibrated, or are assumed.
+fn first_guess(lane: &Lane, protocols: &Protocols, kind: MessageKind, bytes: u64) -> Guess {
+    let op = kind.op();
+    let price = |protocol: &Protocol| {
+        let predicted = lane.choices.predicted(protocol, op, lane.iface.attr(), bytes);
+        predicted.map_or(0, |nanoseconds| (nanoseconds * 1000.0 / bytes as f64) as u32)
+    };
+    let mut guess = [0; MEANS];
+    guess[usize::from(EAGER)] = price(&eager::MULTI);
+    for (life, guess) in protocols.lives.iter().zip(&mut guess[1..]) {
+        *guess = price(life.protocol());
+    }
+    guess
+}
+
+/// What a sender does with a long message whose receiver measures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Selected {
+    /// Whether it is to be offered, where the receiver has said so and it can be sent in either way.
+    pub(crate) offered: Option<bool>,
+    /// What it says of the message; `None` to a receiver that does not measure it.
+    pub(crate) marks: Option<Marks>,
+}
+
+/// How a message to the peer is to be sent that lies at `address`.
+pub(crate) fn selected_for(
+    peer: &mut Peer,
+    meter: &Meter,
+    kind: MessageKind,
+    bytes: u64,
+    address: u64,
+) -> Selected {
+    let able = meter.clock.as_ref().and_then(|_| meter.able(peer.lane, kind, bytes));
+    let Some(able) = able.filter(|_| peer.address.features & SELECTS != 0) else {
+        return Selected::default();
+    };
+    let selection = peer.selection.get_or_insert_with(|| Box::new(Selection::new()));
+    let window = selection.heard == Some(peer.rx_sequence);
+    selection.heard = Some(peer.rx_sequence);
+    let marks = Marks { window, fresh: selection.recent.is_fresh(address) };
+    let both = able & 1 << EAGER != 0 && able != 1 << EAGER;
+    let place = place(Traffic { kind, marks }, bytes);
+    let ordered = place.and_then(|place| selection.wanted.get(place));
+    Selected { offered: ordered.filter(|_| both).map(|eager| !eager), marks: Some(marks) }
+}
+
+impl Engine {
+    /// A long message of a peer has its receive from now on.
+    pub(crate) fn begin_measure(
+        &mut self,
+        peer: PeerIndex,
+        kind: MessageKind,
+        marks: Marks,
+        bytes: u64,
+    ) -> Measure {
+        let peer = &mut self.peers[peer as usize];
+        if self.meter.able(peer.lane, kind, bytes).is_none() {
+            return Measure::NONE;
+        }
+        let traffic = Traffic { kind, marks };
+        let known = peer.selection.as_mut().filter(|known| known.at_trial.is_none());
+        let choice = known.and_then(|known| known.known_choice(traffic, bytes));
+        if choice.is_some_and(|choice| !choice.is_timed()) {
+            return Measure { begun: Measure::UNTIMED, traffic };
+        }
+        self.meter.now().map_or(Measure::NONE, |begun| Measure { begun, traffic })
+    }
+
+    /// It is complete, and came by `means`; `first` of its bytes were there at its begin.
+    pub(crate) fn end_measure(
+        &mut self,
+        index: PeerIndex,
+        measure: Measure,
+        means: u8,
+        bytes: u64,
+        first: u64,
+    ) {
+        let peer = &mut self.peers[index as usize];
+        let Measure { begun, traffic } = measure;
+        let able = self.meter.able(peer.lane, traffic.kind, bytes);
+        let Some(able) = able.filter(|_| begun != 0) else { return };
+        let Some(place) = place(traffic, bytes) else { return };
+        let selection = peer.selection.get_or_insert_with(|| Box::new(Selection::new()));
+        let timed = begun != Measure::UNTIMED;
+        let (last, outdated) = (selection.last, std::mem::replace(&mut selection.outdated, !timed));
+        let now = if timed { self.meter.now() } else { None };
+        selection.last = now.unwrap_or(last);
+        let Some(choice) = selection.choice_mut(traffic, bytes) else { return };
+        let Some(now) = now.filter(|_| !outdated || !traffic.marks.window) else {
+            return choice.pass(means, bytes);
+        };
+        let mut nanoseconds = now.saturating_sub(begun.max(last));
+        if begun >= last && first < bytes {
+            // What its sender took for the first piece is not seen.
+            nanoseconds = nanoseconds.saturating_mul(bytes) / (bytes - first);
+        }
+        let guess = self.meter.guess(peer.lane, traffic.kind, bytes).unwrap_or(&[0; MEANS]);
+        choice.note(means, able, bytes, nanoseconds, guess);
+        choice.space(self.meter.looks, nanoseconds);
+        let wanted = choice.wanted();
+        if choice.is_at_trial() {
+            selection.at_trial = Some(place);
+        } else if selection.at_trial == Some(place) {
+            selection.at_trial = None;
+        }
+        let Some(wanted) = wanted else { return };
+        let eager = wanted == EAGER;
+        match selection.ordered.get(place) {
+            Some(ordered) if ordered == eager => {}
+            _ if able & 1 << EAGER == 0 || peer.address.features & SELECTS == 0 => {}
+            _ => {
+                selection.ordered.set(place, eager);
+                self.actions.push(Action::Select { peer: index, place: place as u8, eager });
+            }
+        }
+    }
+
+    /// A peer says how messages of a class are to go to it. `None`: there is no such class.
+    pub(crate) fn selected(&mut self, index: PeerIndex, words: [u64; 2]) -> Option<()> {
+        let place = usize::try_from(words[0]).ok().filter(|place| *place < PLACES)?;
+        let eager = match words[1] {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        let selection = &mut self.peers[index as usize].selection;
+        selection.get_or_insert_with(|| Box::new(Selection::new())).wanted.set(place, eager);
+        Some(())
+    }
+
+    /// The estimates for messages from a peer: of each means by which those of a class that there were could come.
+    pub(crate) fn estimates(&self, index: PeerIndex) -> Vec<MeansEstimate> {
+        let peer = &self.peers[index as usize];
+        let Some(selection) = &peer.selection else { return Vec::new() };
+        let some = |choice: &Choice| choice.estimates.iter().any(|estimate| estimate.count > 0);
+        let of = |(traffic, class, choice): (Traffic, usize, &Choice)| {
+            let from = shortest(class);
+            let able = self.meter.able(peer.lane, traffic.kind, from).unwrap_or(0);
+            let guess = *self.meter.guess(peer.lane, traffic.kind, from).unwrap_or(&[0; MEANS]);
+            let shown = |&(means, estimate): &(usize, &Estimate)| {
+                estimate.count > 0 || able & 1 << means != 0
+            };
+            let row = |(means, estimate): (usize, &Estimate)| MeansEstimate {
+                kind: traffic.kind,
+                from,
+                window: traffic.marks.window,
+                fresh: traffic.marks.fresh,
+                protocol: self.protocols.means(means).name,
+                nanoseconds: f64::from(estimate.price) * 1.024,
+                count: estimate.count,
+                age: estimate.age,
+                used: choice.settled() == Some(means as u8),
+                reason: choice.reason(means as u8, able, from, &guess),
+            };
+            choice.estimates.iter().enumerate().filter(shown).map(row).collect::<Vec<_>>()
+        };
+        selection.choices().filter(|(.., choice)| some(choice)).flat_map(of).collect()
+    }
+
+    /// How long messages begin on a lane, before any was measured; nothing where none is.
+    pub(crate) fn first_guesses(&self, lane: u32, choices: &Choices) -> Vec<FirstGuess> {
+        let mut rows = Vec::new();
+        if self.meter.clock.is_none() {
+            return rows;
+        }
+        for kind in MessageKind::ALL {
+            for from in (0..CLASSES).map(shortest) {
+                let (able, guess) =
+                    (self.meter.able(lane, kind, from), self.meter.guess(lane, kind, from));
+                let (Some(able), Some(guess)) = (able, guess) else { continue };
+                let picked = choices.of(kind.op()).pick(from);
+                let is = |means: &usize| able & 1 << means != 0 && guess[*means] > 0;
+                let means: Vec<usize> = (0..MEANS).filter(is).collect();
+                let first =
+                    means.iter().find(|&&means| picked == Some(self.protocols.means(means)));
+                let Some(&first) = first else { continue };
+                rows.extend(means.iter().map(|&means| FirstGuess {
+                    kind,
+                    from,
+                    protocol: self.protocols.means(means).name,
+                    nanoseconds: f64::from(guess[means]) * from as f64 / 1000.0,
+                    tried_after: (means != first).then(|| tried_after(guess[first], guess[means])),
+                }));
+            }
+        }
+        rows
+    }
+}
+
+impl Protocols {
+    /// The protocol of a means.
+    fn means(&self, means: usize) -> &'static Protocol {
+        means.checked_sub(1).map_or(&eager::MULTI, |life| self.lives[life].protocol())
+    }
+}
+
+impl MessageKind {
+    /// The operation that sends one.
+    pub const fn op(self) -> Op {
+        match self {
+            Self::Tagged => Op::TagSend,
+            Self::Active => Op::AmSend,
+            Self::Stream => Op::StreamSend,
+        }
+    }
+}
+
+impl Inner {
+    /// The protocol by which an offered message is to come, by what others took.
+    pub(crate) fn preferred(&self, key: Key) -> Option<&'static dyn Life> {
+        let (peer, wanted, measure) = self.engine.requests.get(key)?.fetched_from()?;
+        let selection = self.engine.peers[peer as usize].selection.as_ref()?;
+        if measure.begun == 0 {
+            return None;
+        }
+        let choice = selection.choice(measure.traffic, wanted)?;
+        let life = usize::from(choice.wanted()?).checked_sub(1)?;
+        self.engine.protocols.lives.get(life).copied()
+    }
+
+    /// An offered message is whole: what it took.
+    pub(crate) fn note_fetched(&mut self, key: Key) {
+        let found = self
+            .engine
+            .requests
+            .get(key)
+            .and_then(|request| Some((request.fetched_from()?, request.protocol()?)));
+        let Some(((peer, wanted, measure), protocol)) = found else { return };
+        let lives = &self.engine.protocols.lives;
+        let Some(life) = lives.iter().position(|life| life.protocol() == protocol) else { return };
+        if life + 1 < MEANS {
+            self.engine.end_measure(peer, measure, life as u8 + 1, wanted, 0);
+        }
+    }
+
+    /// Says to a sender how messages of a class are to come.
+    pub(crate) fn report_selection(&mut self, peer: PeerIndex, place: u8, eager: bool) {
+        self.control(peer, wire::SELECT, [u64::from(place), u64::from(eager)], &[]);
+    }
+}

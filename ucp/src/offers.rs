@@ -1,0 +1,139 @@
+//! The receives that a peer has announced, and what was sent to it since they began. The rules are in
+//! [`crate::proto::rtr`].
+
+use std::collections::VecDeque;
+
+use crate::matching::Envelope;
+use crate::wire::TargetBuffer;
+
+/// Most offers of one peer; no correct receiver announces more.
+pub(crate) const OFFERS: usize = 256;
+
+/// Tagged messages that are remembered.
+const REMEMBERED: usize = 256;
+
+/// Which messages meet an announced receive: those of this rank in this space with such a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    pub(crate) space: u32,
+    pub(crate) source: u32,
+    pub(crate) tag: u64,
+    pub(crate) mask: u64,
+}
+
+impl Want {
+    pub(crate) const fn fits(&self, envelope: &Envelope) -> bool {
+        self.space == envelope.space
+            && self.source == envelope.source
+            && (self.tag ^ envelope.tag) & self.mask == 0
+    }
+}
+
+/// A receive that waits at the peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerOffer {
+    pub(crate) receive: u64,
+    pub(crate) want: Want,
+    pub(crate) target: TargetBuffer,
+}
+
+/// Offers in the order of their receives, and the last messages to the peer.
+#[derive(Debug)]
+pub(crate) struct Offers {
+    pub(crate) open: Vec<PeerOffer>,
+    /// Tagged messages by sequence number: all from `from` to before `to`.
+    pub(crate) sent: VecDeque<(u32, Envelope)>,
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+}
+
+impl Offers {
+    /// For a peer to which the next message has the number `next`. Number 0 is the HELLO.
+    pub(crate) const fn new(next: u32) -> Self {
+        let from = if next == 1 { 0 } else { next };
+        Self { open: Vec::new(), sent: VecDeque::new(), from, to: next }
+    }
+
+    /// Messages with the numbers `first .. next` were posted, of which the first is tagged, if any
+    /// is.
+    pub(crate) fn posted(&mut self, first: u32, next: u32, envelope: Option<&Envelope>) {
+        if first == next {
+            return;
+        }
+        if first != self.to {
+            self.sent.clear();
+            self.from = first;
+        }
+        self.to = next;
+        if let Some(envelope) = envelope {
+            if self.sent.len() == REMEMBERED
+                && let Some((oldest, _)) = self.sent.pop_front()
+            {
+                self.from = oldest.wrapping_add(1);
+            }
+            self.sent.push_back((first, *envelope));
+        }
+    }
+
+    /// How many messages from number `seen` on fit, if that is known; `next` is the number of the
+    /// next one.
+    pub(crate) fn crossing(&self, want: &Want, seen: u32, next: u32) -> Option<usize> {
+        // Numbers go round: what counts is how far they are behind the next.
+        let behind = |number: u32| next.wrapping_sub(number);
+        if seen == next {
+            return Some(0);
+        }
+        if self.to != next || behind(seen) > behind(self.from) {
+            return None;
+        }
+        let crossed = |&&(number, _): &&(u32, Envelope)| behind(number) <= behind(seen);
+        Some(self.sent.iter().filter(crossed).filter(|(_, sent)| want.fits(sent)).count())
+    }
+
+    pub(crate) fn position(&self, envelope: &Envelope) -> Option<usize> {
+        self.open.iter().position(|offer| offer.want.fits(envelope))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn envelope(tag: u64) -> Envelope {
+        Envelope { space: 1, source: 2, tag }
+    }
+
+    #[test]
+    fn what_crossed_is_counted_and_gaps_are_noticed() {
+        let want = Want { space: 1, source: 2, tag: 5, mask: u64::MAX };
+        // Numbers go round.
+        let start = u32::MAX - 1;
+        let at = |n: u32| start.wrapping_add(n);
+        let mut offers = Offers::new(at(0));
+        offers.posted(at(0), at(1), Some(&envelope(5)));
+        offers.posted(at(1), at(3), Some(&envelope(6)));
+        offers.posted(at(3), at(4), None);
+        offers.posted(at(4), at(5), Some(&envelope(5)));
+        for (seen, crossed) in [(0, 2), (1, 1), (4, 1), (5, 0)] {
+            assert_eq!(offers.crossing(&want, at(seen), at(5)), Some(crossed), "seen {seen}");
+        }
+        assert_eq!(offers.crossing(&want, at(0).wrapping_sub(1), at(5)), None, "before the begin");
+        assert_eq!(offers.crossing(&want, at(5), at(6)), None, "one that was not noted");
+        assert_eq!(offers.crossing(&want, at(6), at(6)), Some(0), "nothing crossed");
+        offers.posted(at(7), at(8), Some(&envelope(5)));
+        assert_eq!(offers.crossing(&want, at(6), at(8)), None, "a gap");
+        assert_eq!(offers.crossing(&want, at(7), at(8)), Some(1));
+    }
+
+    #[test]
+    fn only_the_last_messages_are_remembered() {
+        let want = Want { space: 1, source: 2, tag: 0, mask: 0 };
+        let mut offers = Offers::new(0);
+        let many = REMEMBERED as u32 + 10;
+        for number in 0..many {
+            offers.posted(number, number + 1, Some(&envelope(5)));
+        }
+        assert_eq!(offers.crossing(&want, 0, many), None);
+        assert_eq!(offers.crossing(&want, 10, many), Some(REMEMBERED));
+    }
+}

@@ -1,0 +1,49 @@
+//! Eager protocols: the data goes with the envelope, without being asked for. What they cost; `crate::send` posts them.
+
+use super::Protocol;
+use super::table::{BUFFERED, LENDING, Op, STAGING};
+
+/// Pieces of an eager message, and its bytes where that is less: what is longer fills the memory that a receiver sets
+/// apart for messages that it does not expect yet, and the caches of both.
+const MOST_PIECES: u64 = 16;
+pub(crate) const MOST_BYTES: u64 = 128 << 10;
+
+/// Copied into the call's own slot of the transport.
+pub(crate) static SHORT: Protocol = Protocol::priced("eager/short", |op, context| {
+    let most = context.limits.am.max_short as u64;
+    let line = context.message().plus(context.byte(2.0));
+    (op.is_send() && most > 0).then(|| (line, 0, context.copied_end(op).min(most)))
+});
+
+/// Copied into one buffer of the transport.
+pub(crate) static BCOPY: Protocol = Protocol::priced("eager/bcopy", |op, context| {
+    let most = context.limits.am.max_bcopy as u64;
+    let line = context.message().plus_constant(STAGING).plus(context.byte(2.0));
+    (op.is_send() && most > 0).then(|| (line, 0, context.copied_end(op).min(most)))
+});
+
+/// Sent whole from where it lies.
+pub(crate) static ZCOPY: Protocol = Protocol::priced("eager/zcopy", |op, context| {
+    let am = &context.limits.am;
+    let start = context.conditions.zcopy.unwrap_or(BUFFERED + 1).max(am.min_zcopy as u64);
+    // One message of the transport: what a receiver of pieces would hold anyway.
+    let end = context.eager_end().min(am.max_bcopy as u64).min(am.max_zcopy as u64);
+    let line = context.message().plus_constant(LENDING).plus(context.byte(1.0));
+    (op.is_send() && context.lends(op)).then_some((line, start, end))
+});
+
+/// Copied in several pieces, which receiver and sender copy at the same time.
+pub(crate) static MULTI: Protocol = Protocol::priced("eager/multi", |op, context| {
+    let max = context.limits.am.max_bcopy as u64;
+    // Pieces of a stream stop where their credit does.
+    let most = match op {
+        Op::StreamSend => u64::MAX,
+        // Behind the pieces that the receiver's memory has room for, its processor is needed
+        // for every other one. A message that it reads at once costs it one round of progress.
+        _ if context.conditions.oversubscribed && context.reads(op) && context.maps() => max,
+        _ => (MOST_PIECES * max).min(MOST_BYTES),
+    };
+    let end = context.conditions.rndv_threshold.unwrap_or(most);
+    let line = context.message().plus_constant(STAGING).plus(context.pieces(max));
+    (op.is_send() && max > 0).then_some((line, max + 1, end))
+});

@@ -1,0 +1,328 @@
+//! How a long message comes, by what messages have just taken: the estimates of one peer, and the choice.
+//!
+//! Costs that are known before ([`crate::protocol`]) cannot say how far apart two processors are, nor whether memory is in a
+//! cache. So the receiver, who sees the end of every message, measures: from the moment at which it has both the message's first
+//! part and the receive, or the end of the peer's message before, to the message's end. It keeps the price of a byte for each
+//! class of sizes and each *means*: eager pieces, and the protocols by which an offered message is received. Tagged and active
+//! messages and sends of streams are kept apart. So are windows and single messages, and memory that the sender has used
+//! last and other memory, which may be in no cache: the sender says that in two bits of the message's length ([`Marks`]).
+//!
+//! ```text
+//!              a message came by the best           the budget pays for a trial, or
+//!              means: its price moves               another means is known to be cheaper
+//!   Settled ──────────────────────────────► Settled ────────────────────────────────────► Trial(means)
+//!      ▲                                                                                     │ TRIAL messages by it:
+//!      └─────────────────────────────────────────────────────────────────────────────────────┘ the cheaper one is best
+//!                            no message came by it for TRIAL_WAIT messages, or the budget is used up: it ends
+//! ```
+//! Rules. (1) *Regret*: every message pays a fiftieth of its time into a budget, and each message by the means tried last
+//! takes from it what it took longer than the best means would have. A trial begins only where the budget holds what it is expected to cost, and
+//! ends where the budget is used up. So at any time, also before anything is known, trials have taken at most a fiftieth of the time of all
+//! messages and one message more, however dear the means are; in windows those more that were under way. Within
+//! some 200 messages for each means, and 50 more for each time that a dear one takes longer than the best, all have had a trial.
+//! (2) The first message of a trial is not
+//! judged, unless it was the only one: it finds its memory in the wrong cache. Of the others the cheaper half counts, since disturbances only make
+//! messages longer. (3) A means is replaced by one that is cheaper by a tenth, so that equals do not take turns. (4) The
+//! receiver decides, the sender obeys: SELECT says whether messages of a class are to come in pieces or as an offer. A
+//! message may always come otherwise (for want of credit, say): what counts is how it came.
+//!
+//! (5) Where two looks at the clock are more than a two-hundredth of a message's time, one of several messages is timed, in runs of
+//! eight, since in a window a message's time begins at the end of the one before; trials always are. The others count, and pay what they are expected to take.
+//!
+//! The module has no clock, and chooses alike for the same times.
+
+mod meter;
+#[cfg(test)]
+mod tests;
+mod traffic;
+
+pub use meter::{FirstGuess, MeansEstimate, MeansReason};
+pub(crate) use meter::{LaneMeter, Measure, Meter, Selection, place};
+pub use traffic::MessageKind;
+pub(crate) use traffic::{Marks, PLACES, Recent, Traffic, class, shortest};
+
+/// Classes of sizes: from 16 KB each up to twice as long, the last without an end.
+pub(crate) const CLASSES: usize = 9;
+/// The binary logarithm of the first class.
+const FIRST: u32 = 14;
+
+/// The shortest message that is measured. What there is to gain by shorter ones has not been shown.
+pub(crate) const SHORTEST: u64 = 64 << 10;
+
+/// Means: eager pieces, and behind them the protocols in the order in which a receiver asks them.
+pub(crate) const MEANS: usize = 6;
+/// The means of messages that come in pieces without being asked for.
+pub(crate) const EAGER: u8 = 0;
+
+/// Messages of a trial.
+const TRIAL: u8 = 4;
+/// Messages without one by the means that is tried, after which the trial is left.
+const TRIAL_WAIT: u8 = 64;
+/// The part of the time that trials may take.
+const SHARE: u64 = 50;
+/// The part of the time that looks at the clock may take.
+const LOOKS: u64 = 200;
+/// Messages that are timed in a row, where not all are.
+const RUN: u32 = 8;
+/// At most one of so many is timed.
+const RAREST: u64 = 32;
+
+/// What each means is predicted to cost for messages of one class, in picoseconds for a byte: the first guess of
+/// what has never been tried. Only how they compare counts. 0: nobody knows.
+pub(crate) type Guess = [u32; MEANS];
+
+/// What is known of one means in one class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Estimate {
+    /// Picoseconds for a byte; 0 before the first message.
+    pub(crate) price: u32,
+    /// Messages that came by it.
+    pub(crate) count: u32,
+    /// Messages of the class since the last one.
+    pub(crate) age: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Settled,
+    Trial {
+        means: u8,
+        /// Prices of its messages.
+        prices: [u32; TRIAL as usize],
+        seen: u8,
+        /// Messages of the class since its last one.
+        waited: u8,
+    },
+}
+
+/// The choice among the means of one class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    pub(crate) estimates: [Estimate; MEANS],
+    best: u8,
+    state: State,
+    /// Nanoseconds that trials may take.
+    budget: i64,
+    /// The means that was tried last.
+    tried: u8,
+    /// A trial has begun once: from then on the choice is not the sender's any more.
+    compared: bool,
+    /// Messages since the choice is timed in runs.
+    nth: u32,
+    /// One of so many is timed; 0 or 1: all.
+    every: u8,
+}
+
+impl Choice {
+    /// Before any message: the first ones show which means the static costs take.
+    pub(crate) const NEW: Self = Self {
+        estimates: [Estimate { price: 0, count: 0, age: 0 }; MEANS],
+        best: u8::MAX,
+        state: State::Settled,
+        budget: 0,
+        tried: 0,
+        compared: false,
+        nth: 0,
+        every: 1,
+    };
+
+    /// Whether the next message is to be timed (rule 5).
+    pub(crate) fn is_timed(&mut self) -> bool {
+        if self.every <= 1 || self.is_at_trial() {
+            return true;
+        }
+        self.nth = self.nth.wrapping_add(1);
+        (self.nth / RUN).is_multiple_of(u32::from(self.every))
+    }
+
+    /// Has so many of the messages timed that looks at the clock, two of which take so many nanoseconds, take a small part of
+    /// what `nanoseconds` for one message are.
+    pub(crate) fn space(&mut self, looks: u64, nanoseconds: u64) {
+        let every = (looks * LOOKS).div_ceil(nanoseconds.max(1)).min(RAREST);
+        self.every = every as u8;
+    }
+
+    /// A message of `bytes` has come by `means` that was not timed: it is taken to have cost what they do.
+    pub(crate) fn pass(&mut self, means: u8, bytes: u64) {
+        let price = u64::from(self.estimates[usize::from(means)].price);
+        self.count(means);
+        self.charge(means, bytes, price.saturating_mul(bytes) / 1000);
+    }
+
+    /// A message has come by `means`.
+    fn count(&mut self, means: u8) {
+        self.estimates
+            .iter_mut()
+            .for_each(|estimate| estimate.age = estimate.age.saturating_add(1));
+        let estimate = &mut self.estimates[usize::from(means)];
+        (estimate.count, estimate.age) = (estimate.count.saturating_add(1), 0);
+    }
+
+    /// What a message pays, and takes (rule 1).
+    fn charge(&mut self, means: u8, bytes: u64, nanoseconds: u64) {
+        let paid = i64::try_from(nanoseconds / SHARE).unwrap_or(i64::MAX);
+        self.budget = self.budget.saturating_add(paid);
+        if means != self.best && means == self.tried && self.best != u8::MAX {
+            let best = u64::from(self.estimates[usize::from(self.best)].price);
+            let usual = best.saturating_mul(bytes) / 1000;
+            let excess = i64::try_from(nanoseconds.saturating_sub(usual)).unwrap_or(i64::MAX);
+            self.budget = self.budget.saturating_sub(excess);
+        }
+    }
+
+    /// The means that the next message is to come by, if it can; `None` where static costs are to say.
+    pub(crate) fn wanted(&self) -> Option<u8> {
+        match self.state {
+            State::Trial { means, .. } => Some(means),
+            State::Settled => self.compared.then_some(self.best),
+        }
+    }
+
+    /// Whether a means is being tried.
+    pub(crate) fn is_at_trial(&self) -> bool {
+        self.state != State::Settled
+    }
+
+    /// The means in use beside trials.
+    pub(crate) fn settled(&self) -> Option<u8> {
+        (self.best != u8::MAX).then_some(self.best)
+    }
+
+    /// A message of `bytes` has come by `means` in so many nanoseconds. `able`: the means that messages of the class can
+    /// come by, as bits.
+    pub(crate) fn note(
+        &mut self,
+        means: u8,
+        able: u8,
+        bytes: u64,
+        nanoseconds: u64,
+        guess: &Guess,
+    ) {
+        let exact = nanoseconds.saturating_mul(1000) / bytes.max(1);
+        let price = u32::try_from(exact).unwrap_or(u32::MAX).max(1);
+        self.count(means);
+        if !self.compared {
+            // As static costs choose, which the first messages may not follow for want of credit.
+            self.best = means;
+        }
+        if means == self.best {
+            self.move_price(means, price);
+        }
+        self.charge(means, bytes, nanoseconds);
+        match &mut self.state {
+            State::Trial { means: tried, prices, seen, waited } => {
+                if *tried == means {
+                    (prices[usize::from(*seen)], *waited) = (price, 0);
+                    *seen += 1;
+                    if *seen == TRIAL || self.budget < 0 {
+                        let (prices, seen) = (*prices, usize::from(*seen));
+                        self.judge(means, prices, seen);
+                    }
+                } else {
+                    *waited += 1;
+                    if *waited >= TRIAL_WAIT {
+                        self.state = State::Settled;
+                    }
+                }
+            }
+            State::Settled => self.consider(able, bytes, guess),
+        }
+    }
+
+    /// The price of the means in use follows what its messages take; one that took very long moves it no further than one
+    /// that took four times as long.
+    fn move_price(&mut self, means: u8, price: u32) {
+        let known = &mut self.estimates[usize::from(means)].price;
+        if *known == 0 {
+            *known = price;
+            return;
+        }
+        let capped = i64::from(price.min(known.saturating_mul(4)));
+        let moved = i64::from(*known) + (capped - i64::from(*known)) / 8;
+        *known = u32::try_from(moved).unwrap_or(u32::MAX).max(1);
+    }
+
+    /// A trial has ended with so many messages (rules 2 and 3).
+    fn judge(&mut self, means: u8, mut prices: [u32; TRIAL as usize], seen: usize) {
+        let judged = &mut prices[usize::from(seen > 1)..seen];
+        judged.sort_unstable();
+        let half = judged.len().div_ceil(2);
+        let sum: u64 = judged[..half].iter().map(|&price| u64::from(price)).sum();
+        let price = u32::try_from(sum / half as u64).unwrap_or(u32::MAX);
+        self.estimates[usize::from(means)].price = price;
+        let best = self.estimates[usize::from(self.best)].price;
+        if u64::from(price) * 10 < u64::from(best) * 9 {
+            self.best = means;
+        }
+        self.state = State::Settled;
+    }
+
+    /// Begins the next trial if the budget pays for it (rule 1). The budget holds no more than that: after a long time
+    /// without trials there is no burst.
+    fn consider(&mut self, able: u8, bytes: u64, guess: &Guess) {
+        let Some((means, cost)) = self.next_trial(able, bytes, guess) else {
+            self.budget = self.budget.min(0);
+            return;
+        };
+        if cost <= self.budget {
+            (self.tried, self.compared) = (means, true);
+            self.budget = cost;
+            self.state = State::Trial { means, prices: [0; TRIAL as usize], seen: 0, waited: 0 };
+        }
+    }
+
+    /// The means that is tried next, and nanoseconds that its trial is expected to cost.
+    fn next_trial(&self, able: u8, bytes: u64, guess: &Guess) -> Option<(u8, i64)> {
+        let best = self.estimates[usize::from(self.best)].price;
+        let other = |&means: &u8| means != self.best && able & 1 << means != 0;
+        let means = (1..=MEANS as u8).map(|step| (self.tried + step) % MEANS as u8).find(other)?;
+        let longer = match self.estimates[usize::from(means)].price {
+            0 => guessed(best, guess[usize::from(self.best)], guess[usize::from(means)]),
+            known => known.saturating_sub(best),
+        };
+        let cost = trial_cost(best, longer).saturating_mul(bytes) / 1000;
+        Some((means, i64::try_from(cost).unwrap_or(i64::MAX)))
+    }
+
+    /// Why the next message comes by a means, or not.
+    pub(crate) fn reason(&self, means: u8, able: u8, bytes: u64, guess: &Guess) -> MeansReason {
+        if self.best == means {
+            return if self.compared { MeansReason::Cheapest } else { MeansReason::Predicted };
+        }
+        if matches!(self.state, State::Trial { means: tried, .. } if tried == means) {
+            return MeansReason::OnTrial;
+        }
+        let next = self.settled().and_then(|_| self.next_trial(able, bytes, guess));
+        let Some((_, cost)) = next.filter(|&(next, _)| next == means && !self.is_at_trial()) else {
+            return MeansReason::Later;
+        };
+        let best = u64::from(self.estimates[usize::from(self.best)].price);
+        let pays = (best.saturating_mul(bytes) / 1000 / SHARE).max(1);
+        let left = u64::try_from(cost.saturating_sub(self.budget)).unwrap_or(0).div_ceil(pays);
+        MeansReason::TriedIn(u32::try_from(left).unwrap_or(u32::MAX))
+    }
+}
+
+/// How much dearer than the best means one is expected to be that was never tried: as much as predicted, but no more than
+/// twice as dear, since predictions are what is to be tried.
+fn guessed(best: u32, of_best: u32, of_other: u32) -> u32 {
+    if of_best == 0 || of_other == 0 {
+        return best;
+    }
+    let price = u64::from(best) * u64::from(of_other) / u64::from(of_best);
+    u32::try_from(price).unwrap_or(u32::MAX).saturating_sub(best).min(best)
+}
+
+/// What a trial is expected to cost for each byte of a message, by how much dearer the means is than the best. One that is expected to
+/// be no dearer is taken for a quarter dearer: that may be a mistake. A dear one is tried for one message: if it has become
+/// cheap the others are no dearer than the best.
+fn trial_cost(best: u32, longer: u32) -> u64 {
+    let longer = longer.max(best / 4);
+    u64::from(longer) + u64::from(TRIAL - 1) * u64::from(longer.min(best))
+}
+
+/// After how many messages by the means that costs choose a means is tried, by what both are predicted to cost.
+pub(crate) fn tried_after(of_best: u32, of_other: u32) -> u32 {
+    let cost = trial_cost(of_best, guessed(of_best, of_best, of_other)) * SHARE;
+    u32::try_from(cost.div_ceil(u64::from(of_best.max(1)))).unwrap_or(u32::MAX)
+}

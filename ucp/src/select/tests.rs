@@ -1,0 +1,269 @@
+//! The choice against machines whose prices are known.
+
+use super::*;
+
+/// Nobody knows anything before.
+const NOBODY: Guess = [0; MEANS];
+
+/// Plays messages of `bytes` and returns what they took together, and how many came by each means.
+fn play(
+    choice: &mut Choice,
+    messages: usize,
+    bytes: u64,
+    prices: &[u64],
+    mut jitter: impl FnMut(usize) -> u64,
+) -> (u64, Vec<usize>) {
+    let able = (1u8 << prices.len()) - 1;
+    let (mut total, mut counts) = (0, vec![0; prices.len()]);
+    for message in 0..messages {
+        let means = choice.wanted().unwrap_or(0);
+        let time = prices[usize::from(means)] * bytes / 1000 + jitter(message);
+        choice.note(means, able, bytes, time, &NOBODY);
+        total += time;
+        counts[usize::from(means)] += 1;
+    }
+    (total, counts)
+}
+
+#[test]
+fn classes_are_powers_of_two() {
+    for (bytes, expected) in [
+        (0, None),
+        (16383, None),
+        (16384, Some(0)),
+        (32767, Some(0)),
+        (32768, Some(1)),
+        (4 << 20, Some(8)),
+        (u64::MAX, Some(CLASSES - 1)),
+    ] {
+        assert_eq!(class(bytes), expected, "{bytes}");
+    }
+}
+
+#[test]
+fn the_cheapest_means_is_found_and_kept() {
+    for prices in [[100, 60, 300], [60, 100, 300], [300, 100, 60]] {
+        let mut choice = Choice::NEW;
+        play(&mut choice, 3000, 65536, &prices, |_| 0);
+        let cheapest = (0..3).min_by_key(|&means| prices[means]).unwrap();
+        assert_eq!(usize::from(choice.best), cheapest, "{prices:?}");
+        let (_, counts) = play(&mut choice, 10_000, 65536, &prices, |_| 0);
+        assert!(counts[cheapest] > 9_500, "{prices:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_change_is_followed_within_some_hundred_messages() {
+    let mut choice = Choice::NEW;
+    play(&mut choice, 5000, 65536, &[70, 180], |_| 0);
+    assert_eq!(choice.best, 0);
+    // The processors were moved apart.
+    play(&mut choice, 500, 65536, &[240, 150], |_| 0);
+    assert_eq!(choice.best, 1);
+    play(&mut choice, 1000, 65536, &[70, 180], |_| 0);
+    assert_eq!(choice.best, 0);
+}
+
+#[test]
+fn static_costs_choose_until_something_was_compared() {
+    let mut choice = Choice::NEW;
+    choice.note(1, 0b11, 131_072, 15_000, &NOBODY);
+    // Its sender had no credit for the first one.
+    choice.note(EAGER, 0b11, 131_072, 9_000, &NOBODY);
+    assert_eq!((choice.wanted(), choice.settled()), (None, Some(EAGER)));
+    play(&mut choice, 2000, 131_072, &[70, 120], |_| 0);
+    assert_eq!(choice.settled(), Some(EAGER));
+    assert!(choice.estimates[1].count > 4, "the other was tried");
+}
+
+#[test]
+fn a_dear_means_that_becomes_cheap_is_found() {
+    let mut choice = Choice::NEW;
+    play(&mut choice, 5000, 65536, &[70, 700], |_| 0);
+    let (_, counts) = play(&mut choice, 5000, 65536, &[70, 700], |_| 0);
+    assert!((2..=14).contains(&counts[1]), "tried by one message or two: {counts:?}");
+    play(&mut choice, 1000, 65536, &[70, 35], |_| 0);
+    assert_eq!(choice.best, 1);
+}
+
+#[test]
+fn short_messages_are_timed_in_runs_and_trials_always() {
+    let mut choice = Choice::NEW;
+    let (bytes, looks) = (16384, 50);
+    let (mut timed, mut longest, mut run, mut total) = (0, 0, 0, 0);
+    let of = |means: u8| [2000, 3000][usize::from(means)];
+    for _ in 0..20_000 {
+        let means = choice.wanted().unwrap_or(0);
+        let at_trial = choice.is_at_trial();
+        total += of(means);
+        if choice.is_timed() {
+            choice.note(means, 0b11, bytes, of(means), &NOBODY);
+            choice.space(looks, of(means));
+            (timed, run) = (timed + 1, run + u64::from(!at_trial));
+            longest = longest.max(run);
+        } else {
+            assert!(!at_trial, "a trial is timed");
+            choice.pass(means, bytes);
+            run = 0;
+        }
+    }
+    // A two-hundredth, rounded up to whole messages, and the trials.
+    assert!(timed * looks < total / 150, "{timed} of 20000 are timed");
+    assert!(longest >= u64::from(RUN), "runs of {longest}");
+    let counts: u32 = choice.estimates.iter().map(|estimate| estimate.count).sum();
+    assert_eq!(counts, 20_000, "those that are not timed count");
+    let trials = u64::from(choice.estimates[1].count);
+    assert!(trials * 1000 <= total / SHARE + 1000, "{trials} trials");
+    assert!(trials > 100, "{trials} trials: the others pay, too");
+    // What takes long is timed each time.
+    choice.space(looks, 10_000);
+    assert!((0..100).all(|_| choice.is_timed()));
+}
+
+#[test]
+fn what_is_predicted_to_cost_the_same_is_tried_soon_and_nothing_later_than_twice_as_dear() {
+    for (predicted, soonest) in
+        [(90, 50), (100, 50), (150, 100), (200, 200), (100_000, 200), (0, 200)]
+    {
+        let mut guess = NOBODY;
+        (guess[0], guess[1]) = (100, predicted);
+        let mut choice = Choice::NEW;
+        let mut messages = 0_u32;
+        while !choice.is_at_trial() {
+            // Another machine than that of the predictions: only how they compare counts.
+            choice.note(0, 0b11, 65536, 70 * 65536 / 1000, &guess);
+            messages += 1;
+        }
+        assert!(messages.abs_diff(soonest) < 5, "{predicted}: after {messages}");
+        if predicted > 0 {
+            assert!(tried_after(100, predicted).abs_diff(messages) < 5, "as it is explained");
+        }
+    }
+}
+
+#[test]
+fn it_says_why() {
+    let mut choice = Choice::NEW;
+    let why = |choice: &Choice, means| choice.reason(means, 0b111, 65536, &NOBODY);
+    assert_eq!(why(&choice, 0), MeansReason::Later, "no message has come");
+    play(&mut choice, 10, 65536, &[70, 180, 300], |_| 0);
+    assert_eq!(why(&choice, 0), MeansReason::Predicted);
+    let MeansReason::TriedIn(left) = why(&choice, 1) else { panic!("{:?}", why(&choice, 1)) };
+    assert_eq!(why(&choice, 2), MeansReason::Later);
+    play(&mut choice, left as usize - 3, 65536, &[70, 180, 300], |_| 0);
+    assert!(matches!(why(&choice, 1), MeansReason::TriedIn(1..8)), "{:?}", why(&choice, 1));
+    while !choice.is_at_trial() {
+        play(&mut choice, 1, 65536, &[70, 180, 300], |_| 0);
+    }
+    assert_eq!((why(&choice, 0), why(&choice, 1)), (MeansReason::Cheapest, MeansReason::OnTrial));
+    assert_eq!(why(&choice, 2), MeansReason::Later);
+}
+
+#[test]
+fn equals_do_not_take_turns() {
+    let mut choice = Choice::NEW;
+    play(&mut choice, 100, 32768, &[100, 95], |_| 0);
+    let best = choice.best;
+    for _ in 0..100 {
+        play(&mut choice, 100, 32768, &[100, 95], |message| (message as u64 * 37) % 100);
+        assert_eq!(choice.best, best);
+    }
+}
+
+#[test]
+fn a_means_by_which_nothing_comes_is_left() {
+    let mut choice = Choice::NEW;
+    let mut trials = 0;
+    for _ in 0..20_000 {
+        // Whatever is wanted, the message comes by the first means: its sender has no credit for another.
+        trials += usize::from(choice.wanted() == Some(1));
+        choice.note(0, 0b11, 16384, 2000, &NOBODY);
+    }
+    assert_eq!(choice.best, 0);
+    assert!(trials > 0, "the other means is asked for");
+    assert_eq!(choice.estimates[1].count, 0);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+    /// Rule 1, at every message and from the first one on: what trials took longer than the best means that was known would
+    /// have is a fiftieth of all time and one message more, whatever the means cost and whatever disturbs them.
+    #[test]
+    fn trials_take_a_fiftieth_of_the_time_and_one_message(
+        prices in proptest::collection::vec(20u64..4000, 2..=MEANS),
+        messages in 1usize..4_000,
+        class in 0u32..CLASSES as u32,
+        disturbed in 0u64..100,
+        seed in 0u64..1000,
+    ) {
+        let bytes = 1u64 << (FIRST + class);
+        let able = (1u8 << prices.len()) - 1;
+        let mut choice = Choice::NEW;
+        let (mut total, mut regret, mut most) = (0, 0, 0);
+        for message in 0..messages as u64 {
+            let means = choice.wanted().unwrap_or(0);
+            let jitter = message.wrapping_mul(seed).wrapping_mul(0x9e37_79b9) % (bytes * disturbed / 100 + 1);
+            let time = prices[usize::from(means)] * bytes / 1000 + jitter;
+            if let Some(best) = choice.settled().filter(|&best| best != means) {
+                let usual = u64::from(choice.estimates[usize::from(best)].price) * bytes / 1000;
+                let excess = time.saturating_sub(usual);
+                (regret, most) = (regret + excess, most.max(excess));
+            }
+            choice.note(means, able, bytes, time, &NOBODY);
+            total += time;
+            proptest::prop_assert!(regret <= total / SHARE + most, "{prices:?}, message {message}: {regret} of {total}");
+        }
+    }
+
+    /// Rule 1, against prices that never change: by then the means in use is the best, but for a tenth (rule 3).
+    #[test]
+    fn every_means_has_a_trial_soon(
+        prices in proptest::collection::vec(20u64..4000, 2..=MEANS),
+        class in 0u32..CLASSES as u32,
+    ) {
+        let bytes = 1u64 << (FIRST + class);
+        let mut choice = Choice::NEW;
+        let best = *prices.iter().min().unwrap();
+        let longer = |price: u64| 50 * (price / best);
+        let learning: u64 = prices[1..].iter().map(|&price| 200 + u64::from(TRIAL) + longer(price)).sum();
+        play(&mut choice, learning as usize, bytes, &prices, |_| 0);
+        let used = prices[usize::from(choice.settled().unwrap())];
+        proptest::prop_assert!(used * 9 <= best * 10, "{used} of {prices:?} after {learning} messages");
+        for tried in 1..prices.len() {
+            proptest::prop_assert!(choice.estimates[tried].count > 0, "{tried} of {prices:?}");
+        }
+    }
+
+    /// In the long run against prices that never change: a fiftieth for trials, a tenth for means that are nearly the best
+    /// (rule 3), and what was learnt on the way.
+    #[test]
+    fn regret_is_bounded(
+        prices in proptest::collection::vec(20u64..2000, 2..=MEANS),
+        messages in 1usize..8_000,
+        class in 0u32..CLASSES as u32,
+    ) {
+        let bytes = 1u64 << (FIRST + class);
+        let mut choice = Choice::NEW;
+        let (total, counts) = play(&mut choice, messages, bytes, &prices, |_| 0);
+        let of = |means: usize| prices[means] * bytes / 1000;
+        let (first, worst) = (of(0), (0..prices.len()).map(of).max().unwrap());
+        let best = (0..prices.len()).map(of).min().unwrap();
+        // Until the others were tried, the means that was used first, which pays for their trials.
+        let longer = (1..prices.len()).map(|means| 250 * first + 50 * of(means).saturating_sub(first)).sum::<u64>();
+        let learning = longer.min(messages as u64 * first);
+        let allowed = messages as u64 * best * 112 / 100 + total / SHARE + worst + learning;
+        proptest::prop_assert!(total <= allowed, "{counts:?} of {prices:?}: {total} > {allowed}");
+    }
+
+    /// Whatever comes, in whatever time: there is always a means that was named, and the budget never pays ahead.
+    #[test]
+    fn any_times_are_taken(notes in proptest::collection::vec((0u8..MEANS as u8, 0u8..64, 0u64..u64::MAX / 8000, 0u64..u64::MAX / 2000), 0..200)) {
+        let mut choice = Choice::NEW;
+        for (means, able, bytes, time) in notes {
+            choice.note(means, able, bytes, time, &NOBODY);
+            proptest::prop_assert!(choice.wanted().is_none_or(|means| usize::from(means) < MEANS));
+            proptest::prop_assert!(choice.settled().is_some());
+        }
+    }
+}

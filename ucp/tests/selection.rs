@@ -1,0 +1,323 @@
+//! Long messages choose how they travel by what the last ones took, in virtual time: two workers on a network whose costs
+//! change while they are at it. The rules themselves are tested without workers in `src/select/tests.rs`.
+
+mod copied;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::config::Config;
+use bowline_sim::{Network, NetworkOptions};
+use bowline_ucp::{
+    AmMessage, Clock, Envelope, Ep, Idle, MatchSpec, MeansEstimate, MessageKind, RequestId,
+    SendMode, Sent, SpaceOptions, Stages, StreamReceived, StreamWant, Waiter, Worker, WorkerParts,
+};
+
+use copied::Copied;
+
+/// Has the clock of the network, and never waits.
+struct Virtual(Network);
+
+impl Waiter for Virtual {
+    fn stages(&self) -> Stages {
+        Stages { spins: 0, yields: 0 }
+    }
+    fn clock(&self) -> Option<Clock> {
+        let network = self.0.clone();
+        Some(Box::new(move || Duration::from_nanos(network.now())))
+    }
+    fn yield_now(&mut self) {}
+    fn sleep(&mut self, idle: Idle<'_>) {
+        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
+    }
+}
+
+/// Rank 0, which sends long messages, and rank 1.
+struct Pair {
+    network: Network,
+    workers: [Worker; 2],
+    eps: [Ep; 2],
+    /// What rank 1 receives, in order.
+    received: Arc<Mutex<Vec<RequestId>>>,
+    /// What rank 0 sends, for the whole life of the program.
+    memory: Vec<*mut u8>,
+}
+
+/// Picoseconds for a byte: through the network, and of a read. Processors that share a cache, and others.
+const NEAR: (u64, u64) = (50, 150);
+const FAR: (u64, u64) = (240, 140);
+
+const ANY: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
+
+impl Pair {
+    fn new((byte_ps, read_ps): (u64, u64), select: &str) -> Self {
+        let options = NetworkOptions {
+            latency_ns: 50,
+            gap_ns: 5,
+            byte_ps,
+            read_ps: Some(read_ps),
+            answers_queue: true,
+            ..NetworkOptions::default()
+        };
+        let network = Network::new(options);
+        let settings = [("BOWLINE_SELECT", select), ("BOWLINE_EAGER_SHARE_FIRST", "64m")];
+        let config = Config::from_pairs(settings, &[bowline_ucp::SETTINGS]).expect("good settings");
+        let workers = [0, 1].map(|rank| {
+            let parts = WorkerParts {
+                job: 1,
+                rank,
+                incarnation: 0,
+                uid: u64::from(rank) + 1,
+                lanes: vec![Box::new(Copied::new(network.open()))],
+                waiter: Box::new(Virtual(network.clone())),
+                failures: None,
+                config: config.clone(),
+            };
+            let worker = Worker::new(parts).expect("one lane is enough");
+            worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+            worker
+        });
+        let eps = [0, 1].map(|rank: usize| {
+            workers[rank].connect(&workers[1 - rank].address()).expect("they reach each other")
+        });
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&received);
+        let handler = move |_: &Worker, message: AmMessage<'_>| {
+            let buffer = RecvBuf::owned(vec![0; message.len() as usize]);
+            log.lock().expect("one thread").push(message.recv(buffer).expect("its sender lives"));
+        };
+        workers[1].am_handler(1, Box::new(handler));
+        let memory =
+            (0..WINDOW).map(|_| Box::leak(vec![7; 200_000].into_boxed_slice()).as_mut_ptr());
+        let memory = memory.collect();
+        Self { network, workers, eps, received, memory }
+    }
+
+    fn set(&self, (byte_ps, read_ps): (u64, u64)) {
+        self.network.set_byte_times(byte_ps, Some(read_ps));
+    }
+
+    /// Progress of both and time, until `done`.
+    fn until(&self, done: impl Fn() -> bool) {
+        while !done() {
+            let events = self.workers[0].progress() + self.workers[1].progress();
+            let moved = events > 0 || self.network.advance();
+            assert!(moved || done(), "nothing is under way, yet it is not done");
+        }
+    }
+
+    fn send(&self, rank: usize, kind: MessageKind, buffer: SendBuf) -> Option<RequestId> {
+        let envelope = Envelope { space: 0, source: rank as u32, tag: 0 };
+        let (worker, ep) = (&self.workers[rank], self.eps[rank]);
+        let sent = match kind {
+            MessageKind::Tagged => worker.send(ep, envelope, buffer, SendMode::Standard),
+            MessageKind::Active => worker.am_send(ep, 1, &[], buffer),
+            MessageKind::Stream => worker.stream_send(ep, buffer),
+        };
+        match sent {
+            Ok(Sent::Done) => None,
+            Ok(Sent::Pending(id)) => Some(id),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Has rank 1 receive a message; of active messages the handler does that.
+    fn receive(&self, kind: MessageKind, len: usize) {
+        let (worker, buffer) = (&self.workers[1], RecvBuf::owned(vec![0; len]));
+        let request = match kind {
+            MessageKind::Tagged => worker.recv(ANY, buffer).expect("posted"),
+            MessageKind::Active => return,
+            MessageKind::Stream => {
+                let received = worker.stream_recv(self.eps[1], buffer, StreamWant::ALL);
+                let Ok(StreamReceived::Pending(id)) = received else { panic!("{received:?}") };
+                id
+            }
+        };
+        self.received.lock().expect("one thread").push(request);
+    }
+
+    /// Sends messages of these lengths, each of other memory, that begin with the numbers from `number` on, and checks what
+    /// arrives, in order. `between`: after each message.
+    fn transfer(&self, kind: MessageKind, number: u64, lens: &[usize], between: impl Fn(usize)) {
+        lens.iter().for_each(|&len| self.receive(kind, len));
+        let mut sent = Vec::new();
+        for (nth, &len) in lens.iter().enumerate() {
+            let memory = self.memory[nth];
+            // SAFETY: the memory is nobody else's, long enough and never given back; the message before it was complete.
+            let buffer = unsafe {
+                memory.cast::<u64>().write_unaligned((number + nth as u64).to_le());
+                SendBuf::borrowed(memory, len)
+            };
+            sent.extend(self.send(0, kind, buffer));
+            between(nth);
+        }
+        let [sender, receiver] = &self.workers;
+        let all = || self.received.lock().expect("one thread").clone();
+        self.until(|| {
+            all().len() == lens.len() && all().iter().all(|&id| receiver.is_complete(id))
+        });
+        self.until(|| sent.iter().all(|&id| sender.is_complete(id)));
+        let received = std::mem::take(&mut *self.received.lock().expect("one thread"));
+        for ((receive, len), number) in received.into_iter().zip(lens).zip(number..) {
+            let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
+            assert_eq!((status.outcome, status.length), (Ok(()), *len as u64));
+            let bytes = bytes.expect("an own buffer");
+            assert_eq!(
+                bytes[..8],
+                number.to_le_bytes(),
+                "message {number} of {len} bytes, {kind:?}"
+            );
+        }
+        sent.into_iter().for_each(|id| assert_eq!(sender.wait(id).outcome, Ok(())));
+    }
+
+    /// One message after the other from rank 0, each answered. Returns nanoseconds.
+    fn singles(&self, kind: MessageKind, count: usize, len: usize) -> u64 {
+        let begun = self.network.now();
+        for _ in 0..count {
+            self.transfer(kind, 7, &[len], |_| ());
+            self.answer();
+        }
+        self.network.now() - begun
+    }
+
+    /// Rank 1 answers.
+    fn answer(&self) {
+        let answer = self.workers[0].recv(ANY, RecvBuf::owned(vec![0])).expect("posted");
+        let sent = self.send(1, MessageKind::Tagged, SendBuf::owned(vec![1]));
+        self.until(|| self.workers[0].is_complete(answer));
+        assert!(sent.is_none(), "a short message is complete in its call");
+        assert_eq!(self.workers[0].wait(answer).length, 1);
+    }
+
+    /// What rank 1 has measured of messages of 64 KB.
+    fn estimates(&self, kind: MessageKind, window: bool, fresh: bool) -> Vec<MeansEstimate> {
+        let all = self.workers[1].estimates(self.eps[1]).expect("an endpoint");
+        let wanted = (kind, LEN as u64, window, fresh);
+        all.into_iter().filter(|e| (e.kind, e.from, e.window, e.fresh) == wanted).collect()
+    }
+
+    fn used(&self, kind: MessageKind, window: bool, fresh: bool) -> Option<&'static str> {
+        let estimates = self.estimates(kind, window, fresh);
+        estimates.iter().find(|estimate| estimate.used).map(|estimate| estimate.protocol)
+    }
+}
+
+const LEN: usize = 64 << 10;
+
+const KINDS: [MessageKind; 3] = [MessageKind::Tagged, MessageKind::Active, MessageKind::Stream];
+
+/// Messages of a window at most.
+const WINDOW: usize = 40;
+
+/// The processors are moved apart, together and apart again: some hundred messages later the others travel as is best there.
+#[test]
+fn the_choice_follows_the_costs() {
+    for kind in KINDS {
+        let pair = Pair::new(NEAR, "measured");
+        pair.singles(kind, 600, LEN);
+        for (costs, best) in
+            [(NEAR, "eager/multi"), (FAR, "rndv/get"), (NEAR, "eager/multi"), (FAR, "rndv/get")]
+        {
+            pair.set(costs);
+            pair.singles(kind, 500, LEN);
+            assert_eq!(pair.used(kind, false, false), Some(best), "{kind:?}, {costs:?}");
+            let before = pair.estimates(kind, false, false);
+            pair.singles(kind, 200, LEN);
+            for (after, before) in pair.estimates(kind, false, false).iter().zip(&before) {
+                let came = after.count - before.count;
+                assert!(
+                    if after.used { came >= 180 } else { came <= 20 },
+                    "{after:?}: {came} of 200"
+                );
+                assert!(if after.used { after.age < 20 } else { after.age < 700 }, "{after:?}");
+            }
+        }
+    }
+}
+
+/// Rule 1 as a user sees it: beside the choice by known costs, where that is right, trials cost a fiftieth of the time and a
+/// message, from the first message on; SELECT and what is sent before it arrives are in that.
+#[test]
+fn trials_cost_a_fiftieth_of_the_traffic() {
+    for (kind, costs) in [75, 500, 4000]
+        .map(|byte| (byte, 50))
+        .into_iter()
+        .flat_map(|costs| KINDS.map(|kind| (kind, costs)))
+    {
+        let (measured, known) = (Pair::new(costs, "measured"), Pair::new(costs, "static"));
+        let (mut took, mut least) = (0, 0);
+        for _ in 0..200 {
+            took += measured.singles(kind, 5, LEN);
+            least += known.singles(kind, 5, LEN);
+            let dearest = costs.0 * LEN as u64 / 1000 + 500;
+            assert!(
+                took <= least + took / 50 + dearest,
+                "{kind:?}, {costs:?}: {took} ns in place of {least}"
+            );
+        }
+        assert_eq!(known.workers[0].counters().sent_rndv, 1000, "known costs choose to offer");
+        assert_eq!(measured.used(kind, false, false), Some("rndv/get"));
+        let estimates = measured.estimates(kind, false, false);
+        let tried = estimates.iter().any(|e| !e.used && e.count > 0);
+        assert!(tried, "{costs:?}: nothing was tried");
+        let all = known.workers[1].estimates(known.eps[1]).expect("an endpoint");
+        assert!(all.is_empty(), "static measures nothing");
+    }
+}
+
+/// Where known costs are wrong, it takes 200 messages to find that out.
+#[test]
+fn a_better_means_is_found_within_two_hundred_messages() {
+    let pair = Pair::new(NEAR, "measured");
+    pair.singles(MessageKind::Tagged, 210, LEN);
+    assert_eq!(pair.used(MessageKind::Tagged, false, false), Some("eager/multi"));
+}
+
+/// Messages of memory that was used before and of other memory, in turn: of each it is known what it takes.
+#[test]
+fn fresh_memory_is_kept_apart() {
+    let pair = Pair::new(FAR, "measured");
+    let tagged = MessageKind::Tagged;
+    for _ in 0..300 {
+        // As if what is in no cache were dearer to copy twice. The first memory is fresh after seven others.
+        pair.set(FAR);
+        pair.transfer(tagged, 0, &[LEN; 8], |_| pair.answer());
+        pair.singles(tagged, 1, LEN);
+        pair.set(NEAR);
+        pair.singles(tagged, 1, LEN);
+    }
+    assert_eq!(pair.used(tagged, false, false), Some("eager/multi"));
+    assert_eq!(pair.used(tagged, false, true), Some("rndv/get"));
+}
+
+/// Windows of messages of all lengths, the tagged ones with the same tag, while what is best changes again and again: each receive gets the
+/// message that was sent in its place, and the choice does change.
+#[test]
+fn no_message_is_out_of_order_while_ways_change() {
+    for kind in KINDS {
+        let pair = Pair::new(NEAR, "measured");
+        let (mut number, mut changes, mut before) = (0, 0, None);
+        for round in 0..200 {
+            pair.set(if round / 25 % 2 == 0 { NEAR } else { FAR });
+            let odd = |nth: usize| [8, 300, 9000, 200_000][nth / 8 % 4];
+            let lens = (0..WINDOW).map(|nth| if nth % 8 == 7 { odd(nth) } else { LEN });
+            let lens: Vec<usize> = lens.collect();
+            pair.transfer(kind, number, &lens, |nth| {
+                if nth % 3 == 0 {
+                    // The choice may change between the messages of a window.
+                    pair.workers[1].progress();
+                    pair.network.advance();
+                }
+            });
+            number += lens.len() as u64;
+            let used = pair.used(kind, true, true);
+            changes += u32::from(used != before && before.is_some());
+            before = used.or(before);
+        }
+        assert!(changes >= 2, "{kind:?}: the choice has changed {changes} times");
+        let rndv = pair.workers[0].counters().sent_rndv;
+        assert!((1000..6000).contains(&rndv), "{kind:?}: {rndv} of 8000 were offered");
+    }
+}

@@ -96,9 +96,9 @@ pub(super) const USUAL: &[Entry] = &[
         environment: OVER_VERBS,
         what: What::Tests { names: &["processes"], arguments: &["kill::killed_"] },
     },
-    // The MPI tests without the collectives that repeat themselves for every number of ranks, every
-    // root, every layout and every algorithm: making the connections anew for each takes minutes
-    // there, and the same tests run over tcp. All of them run with `--package bowline-mpi`.
+    // Messages of all kinds, collectives in the background, damage and deaths over MPI. The other MPI tests repeat
+    // themselves for numbers of ranks, roots, layouts and algorithms, which nothing of the transport changes, and making
+    // the connections anew for each takes minutes there: they run over tcp. All of them run with `--package bowline-mpi`.
     Entry {
         package: "bowline-mpi",
         features: WITH_VERBS,
@@ -106,23 +106,15 @@ pub(super) const USUAL: &[Entry] = &[
         what: What::Tests {
             names: &["main"],
             arguments: &[
-                "mpi::",
                 "--test-threads=1",
-                "--skip=collectives::allgathers",
-                "--skip=collectives::alltoalls",
-                "--skip=collectives::barriers",
-                "--skip=collectives::blocks",
-                "--skip=collectives::broadcasts",
-                "--skip=collectives::gathers",
-                "--skip=layers::results",
-                "--skip=multiplying::every_",
-                "--skip=neighbors::",
-                "--skip=raw::",
-                "--skip=reductions::allreductions",
-                "--skip=reductions::reduce_scatters",
-                "--skip=reductions::reductions_to_every_root",
-                "--skip=reductions::scans",
-                "--skip=staged::",
+                "mpi::background::",
+                "mpi::damage::",
+                "mpi::deaths::",
+                "mpi::messages::",
+                "mpi::mixed::",
+                "mpi::persistent::",
+                "mpi::probes::",
+                "mpi::requests::",
             ],
         },
     },

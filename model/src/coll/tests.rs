@@ -2,6 +2,8 @@
 //! variants, at every one up to 512 in one, and at some beyond. Algorithms with a message for each pair of ranks are in
 //! [`pairs`], of many ranks in [`sampled`], and what the proofs refuse in [`rules`].
 
+use std::sync::Mutex;
+
 use super::blocks::Placed;
 use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
@@ -52,6 +54,24 @@ macro_rules! proven {
             format_args!("{}{:?}", stringify!($($proof)::+), ($($argument,)*)),
         )
     };
+}
+
+/// Runs a proof for each of these, on all processors.
+pub(super) fn on_all_processors<T: Send>(
+    all: impl IntoIterator<Item = T, IntoIter: Send>,
+    proof: impl Fn(T) + Sync,
+) {
+    let all = Mutex::new(all.into_iter());
+    let next = || all.lock().expect("nothing panics while it is locked").next();
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some(one) = next() {
+                    proof(one);
+                }
+            });
+        }
+    });
 }
 
 mod pairs;

@@ -30,7 +30,10 @@ const WITHIN: [Tree; 2] = [Tree::Linear, Tree::Binomial];
 
 #[track_caller]
 fn holds(proof: Result<Proof, Flaw>, shape: &[u32], what: &dyn std::fmt::Debug) -> Proof {
-    proof.unwrap_or_else(|flaw| panic!("{what:?} on {shape:?}: {flaw}"))
+    proof.unwrap_or_else(|flaw| {
+        let (size, first) = (shape.len(), &shape[..shape.len().min(100)]);
+        panic!("{what:?} of {size} ranks on nodes {first:?}: {flaw}")
+    })
 }
 
 fn roots(size: u32) -> [u32; 4] {

@@ -4,8 +4,6 @@
 //! all ranks are followed: at some numbers always, at every one in tests that are ignored by default. [`sampled`] follows
 //! some ranks there.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::*;
 
 /// The ranks whose plans are compared with rank 0's: all of up to 1024, and 64 of more.
@@ -86,16 +84,5 @@ fn every_pair_of_ranks_has_its_message() {
 fn every_pair_of_ranks_at_every_number() {
     let done: Vec<u32> = some().collect();
     let all = WIDE.chain([1000, 1024]).filter(|size| !done.contains(size));
-    let all: Vec<u32> = all.collect();
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                // Relaxed: threads share nothing but this number.
-                while let Some(&size) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    every_rank(size);
-                }
-            });
-        }
-    });
+    on_all_processors(all, every_rank);
 }

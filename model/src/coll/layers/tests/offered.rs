@@ -1,5 +1,5 @@
-//! What prices offer among nodes is proven: under some costs for each number of nodes up to 33, and one of these at every
-//! number of ranks up to 512.
+//! What prices offer among nodes under some costs is proven: all of it for each number of nodes up to 33, and one form of it
+//! at every number of ranks up to 512. All of it at every one of these is in a test that is ignored by default.
 
 use super::{WITHIN, holds, roots, shapes};
 use crate::coll::forms::{Allgather, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree};
@@ -7,6 +7,7 @@ use crate::coll::layers::Layered;
 use crate::coll::nodes::Nodes;
 use crate::coll::price::{AllreduceForm, Costs, Crew, OpClass, Priced};
 use crate::coll::prove::{Proof, layers as prove};
+use crate::coll::tests::on_all_processors;
 use crate::coll::verify::Flaw;
 
 /// The costs that are assumed, and two with longer latencies. Schedules of allreduces depend on them.
@@ -87,21 +88,37 @@ fn prove_allreduce(
 
 /// What prices offer among these nodes.
 fn prove_offered(shape: &[u32]) {
-    let (nodes, size) = (Nodes::new(shape.iter().copied()), shape.len() as u32);
+    let nodes = Nodes::new(shape.iter().copied());
     let offered = Offered::of(nodes.count());
+    prove_vectors(shape, &nodes, &offered, &roots(shape.len() as u32));
+    prove_blocks(shape, &nodes, &offered);
+}
+
+/// The collectives whose messages grow little faster than ranks.
+fn prove_vectors(shape: &[u32], nodes: &Nodes, offered: &Offered, roots: &[u32]) {
+    let size = shape.len() as u32;
     for among in &offered.barriers {
-        holds(prove::barrier(&nodes, size, *among), shape, among);
+        holds(prove::barrier(nodes, size, *among), shape, among);
     }
-    for (root, within) in
-        roots(size).into_iter().flat_map(|root| WITHIN.map(|within| (root, within)))
-    {
+    for (root, within) in roots.iter().flat_map(|&root| WITHIN.map(|within| (root, within))) {
         for &among in &offered.bcasts {
             let how = Layered { within, among };
-            holds(prove::bcast(&nodes, size, how, root, 20_000), shape, &(how, root));
+            holds(prove::bcast(nodes, size, how, root, 20_000), shape, &(how, root));
         }
         for &among in &offered.reduces {
             let how = Layered { within, among };
-            holds(prove::reduce(&nodes, size, how, root, (20_000, 8)), shape, &(how, root));
+            holds(prove::reduce(nodes, size, how, root, (20_000, 8)), shape, &(how, root));
+        }
+        for how in WITHIN.map(|among| Layered { within, among }) {
+            for in_place in [false, true] {
+                let proof = prove::gather(nodes, size, how, root, 2, in_place);
+                holds(proof, shape, &("gather", how, root, in_place));
+                // A tree within the root's node writes the root's block.
+                if !in_place || within == Tree::Linear {
+                    let proof = prove::scatter(nodes, size, how, root, 2, in_place);
+                    holds(proof, shape, &("scatter", how, root, in_place));
+                }
+            }
         }
     }
     for (among, within) in
@@ -109,12 +126,29 @@ fn prove_offered(shape: &[u32]) {
     {
         // Each node has a part of one of them, and some have none of the other.
         for len in [3 * nodes.count() as usize + 1, 3] {
-            let proof = prove_allreduce(&nodes, size, within, among, len);
+            let proof = prove_allreduce(nodes, size, within, among, len);
             holds(proof, shape, &(within, among.name(), len));
         }
     }
+    if !nodes.are_consecutive() {
+        return;
+    }
+    for (among, within) in
+        offered.scans.iter().flat_map(|&among| WITHIN.map(|within| (among, within)))
+    {
+        for exclusive in [false, true] {
+            let how = Layered { within, among };
+            let proof = prove::scan(nodes, size, how, exclusive, 4);
+            holds(proof, shape, &(how, exclusive));
+        }
+    }
+}
+
+/// The collectives in which each pair of nodes may have a message.
+fn prove_blocks(shape: &[u32], nodes: &Nodes, offered: &Offered) {
+    let size = shape.len() as u32;
     for &partners in &offered.partners {
-        holds(prove::alltoall(&nodes, size, partners, 2), shape, &partners);
+        holds(prove::alltoall(nodes, size, partners, 2), shape, &partners);
     }
     if !nodes.are_consecutive() {
         return;
@@ -123,15 +157,11 @@ fn prove_offered(shape: &[u32]) {
     for within in WITHIN {
         for &among in &offered.allgathers {
             let how = Layered { within, among };
-            holds(prove::allgather(&nodes, size, how, 3, false), shape, &how);
+            holds(prove::allgather(nodes, size, how, 3, false), shape, &how);
         }
         for &among in &offered.reduce_scatters {
             let how = Layered { within, among };
-            holds(prove::reduce_scatter(&nodes, how, &offsets), shape, &how);
-        }
-        for &among in &offered.scans {
-            let how = Layered { within, among };
-            holds(prove::scan(&nodes, size, how, false, 4), shape, &how);
+            holds(prove::reduce_scatter(nodes, how, &offsets), shape, &how);
         }
     }
 }
@@ -190,6 +220,46 @@ impl<F: Copy + PartialEq + std::fmt::Debug> Taken<F> {
     }
 }
 
+/// Ranks of a node, of so many in all.
+fn each_of(size: u32) -> u32 {
+    // There are at least two nodes.
+    [2, 3, 7, 8, 16, 48, 64][size as usize % 7].min(size.div_ceil(2))
+}
+
+/// The nodes of all ranks: these follow each other, or are dealt out one by one.
+fn shape(size: u32, dealt: bool) -> Vec<u32> {
+    let each = each_of(size);
+    let of = |rank: u32| if dealt { rank % size.div_ceil(each) } else { rank / each };
+    (0..size).map(of).collect()
+}
+
+/// All that prices offer, with both trees within nodes, at every number of ranks to 512, however ranks are on nodes.
+#[test]
+#[ignore = "takes minutes: cargo test -p bowline-model -- --ignored"]
+fn all_that_may_be_chosen_at_every_number_of_ranks() {
+    // The longest proofs first. Of two ranks none shares its node with another one.
+    on_all_processors((3..=512).rev(), |size| {
+        prove_offered(&shape(size, false));
+        prove_offered(&shape(size, true));
+    });
+}
+
+/// The same of many ranks, with a middle root and but for collectives in which pairs of nodes have messages.
+#[test]
+#[ignore = "takes minutes: cargo test -p bowline-model -- --ignored"]
+fn all_that_may_be_chosen_of_many_ranks() {
+    let sizes = [65_536_u32, 40_000, 4095, 1024, 1000];
+    let all = sizes.into_iter().flat_map(|size| [(size, false), (size, true)]);
+    on_all_processors(all, |(size, dealt)| {
+        let shape: Vec<_> = match dealt {
+            false => (0..size).map(|rank| rank / 64).collect(),
+            true => (0..size).map(|rank| rank % size.div_ceil(64)).collect(),
+        };
+        let nodes = Nodes::new(shape.iter().copied());
+        prove_vectors(&shape, &nodes, &Offered::of(nodes.count()), &[size / 2]);
+    });
+}
+
 /// Nodes of up to 64 ranks, at every number of ranks to 512 and some beyond: each time with one of the forms that prices
 /// offer among the nodes. Up to 512 ranks, each form is taken at least once. Allreduces have other schedules for each number
 /// of nodes, so a hash of the number of ranks selects one of them.
@@ -208,12 +278,8 @@ fn many_ranks() {
             scans.assert_all_taken();
         }
         let number = size as usize;
-        let each = [2, 3, 7, 8, 16, 48, 64][number % 7];
-        let of = |rank: u32| match number % 3 {
-            0 | 1 => rank / each,
-            _ => rank % size.div_ceil(each),
-        };
-        let nodes = Nodes::new((0..size).map(of));
+        let each = each_of(size);
+        let nodes = Nodes::new(shape(size, number % 3 == 2));
         let offered = Offered::of(nodes.count());
         let what = |what: &str| format!("{what}, {size} ranks, {each} on each node");
         #[track_caller]

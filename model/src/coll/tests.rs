@@ -1,6 +1,6 @@
-//! Every algorithm is proven: at every number of ranks up to 33 in all its
-//! variants, at every one up to 512 in one, and at some beyond. Algorithms with a message for each pair of ranks are in
-//! [`pairs`], of many ranks in [`sampled`], and what the proofs refuse in [`rules`].
+//! Every algorithm is proven: at every number of ranks up to 33 in all its variants, at every one up to 512 in one, and at
+//! some beyond ([`many`]). Algorithms with a message for each pair of ranks are in [`pairs`], of many ranks in [`sampled`],
+//! and what the proofs refuse in [`rules`].
 
 use std::sync::Mutex;
 
@@ -17,28 +17,12 @@ use crate::schedule::Schedule;
 
 /// Numbers of ranks at which all variants are proven.
 const SMALL: std::ops::RangeInclusive<u32> = 1..=33;
-/// Numbers of ranks at which one is.
-const WIDE: std::ops::RangeInclusive<u32> = 34..=512;
-/// Numbers of ranks beyond, for algorithms whose messages grow little faster than ranks.
-const SAMPLES: [u32; 5] = [1000, 1024, 4095, 40_000, 65_536];
-
-fn wide() -> impl Iterator<Item = u32> {
-    WIDE.chain(SAMPLES)
-}
-
-/// All roots for small numbers of ranks; the first, a middle one and the last for greater ones; then a middle one or the last.
+/// All roots for small numbers of ranks; the first, a middle one and the last for greater ones.
 fn roots(size: u32) -> Vec<u32> {
     match size {
         0..=9 => (0..size).collect(),
-        10..40_000 => vec![0, size / 2, size - 1],
-        40_000..65_536 => vec![size / 2],
-        _ => vec![size - 1],
+        _ => vec![0, size / 2, size - 1],
     }
-}
-
-/// Proofs with each of the roots of more ranks than have all.
-fn of_many(proof: impl Fn(u32, u32)) {
-    wide().for_each(|size| roots(size).into_iter().for_each(|root| proof(size, root)));
 }
 
 #[track_caller]
@@ -74,19 +58,14 @@ pub(super) fn on_all_processors<T: Send>(
     });
 }
 
+mod many;
 mod pairs;
 mod rules;
 mod sampled;
 
 #[test]
 fn barriers_hold_everybody_until_the_last_has_come() {
-    for size in SMALL.chain(wide()) {
-        let all = [Barrier::Dissemination, Barrier::Flat].into_iter();
-        let multiplying = stages(size).filter(|_| SMALL.contains(&size));
-        for how in all.chain(multiplying.map(Barrier::Multiplying)) {
-            proven!(barrier(size, how));
-        }
-    }
+    SMALL.chain(many::often()).for_each(many::barriers);
 }
 
 #[test]
@@ -111,13 +90,7 @@ fn broadcasts_bring_the_root_s_bytes_to_all() {
             }
         }
     }
-    of_many(broadcast);
-}
-
-fn broadcast(size: u32, root: u32) {
-    for how in [Bcast::Flat, Bcast::Binomial, Bcast::Chain] {
-        proven!(bcast(size, how, root, 1000));
-    }
+    many::often().for_each(many::broadcasts);
 }
 
 /// The stages of algorithms that split vectors, and how many of them do: all, or of more ranks one after the other.
@@ -135,19 +108,7 @@ fn splits(size: u32) -> Vec<(u32, u32)> {
 
 #[test]
 fn vectors_that_are_split_come_together_again() {
-    of_many(split);
-}
-
-fn split(size: u32, root: u32) {
-    // Some ranks get nothing.
-    let len = 248;
-    for (stages, split) in splits(size) {
-        proven!(bcast(size, Bcast::Split(stages, split), root, len));
-        proven!(reduce(size, Reduce::Split(stages, split), root, (len, 8), false));
-    }
-    for stages in stages(size).skip(size as usize % 3).take(1) {
-        proven!(reduce(size, Reduce::Multiplying(stages), root, (16, 8), root == 0));
-    }
+    many::often().for_each(many::split);
 }
 
 #[test]
@@ -160,12 +121,7 @@ fn two_trees_carry_a_half_each() {
             }
         }
     }
-    of_many(two_trees);
-}
-
-fn two_trees(size: u32, root: u32) {
-    proven!(two_trees_bcast(size, root, 50, 9));
-    proven!(two_trees_reduce(size, root, (60, 3), 9));
+    many::often().for_each(many::two_trees);
 }
 
 #[test]
@@ -191,7 +147,7 @@ fn reductions_combine_every_rank_once_and_in_order() {
             }
         }
     }
-    of_many(reductions);
+    many::often().for_each(many::reductions);
 }
 
 const REDUCTIONS: [Reduce; 5] =
@@ -200,12 +156,6 @@ const REDUCTIONS: [Reduce; 5] =
 fn keeps_order(how: Reduce, root: u32) -> bool {
     let from_the_root = matches!(how, Reduce::Binomial | Reduce::Chain | Reduce::Multiplying(_));
     how.keeps_order() || root == 0 && from_the_root
-}
-
-fn reductions(size: u32, root: u32) {
-    for how in REDUCTIONS {
-        proven!(reduce(size, how, root, (6 * size as usize + 3, 3), keeps_order(how, root)));
-    }
 }
 
 #[test]
@@ -219,28 +169,23 @@ fn reductions_along_chains_by_two_tracks_give_the_root_the_whole() {
             }
         }
     }
-    for size in WIDE {
-        for root in roots(size) {
-            proven!(chained_reduce(size, root, (60, 3), 9, root == 0));
-        }
-    }
+    many::often().for_each(many::chained_reductions);
 }
+
+const ALLREDUCTIONS: [Allreduce; 4] =
+    [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
 
 #[test]
 fn allreductions_give_every_rank_the_whole_in_order_and_the_same_bits() {
-    let all = [Allreduce::Doubling, Allreduce::Halving, Allreduce::Flat, Allreduce::ReduceBcast];
     for size in SMALL {
-        for (how, in_place) in all.into_iter().flat_map(|how| [(how, false), (how, true)]) {
+        for (how, in_place) in ALLREDUCTIONS.into_iter().flat_map(|how| [(how, false), (how, true)])
+        {
             for vector in [(0, 4), (1, 1), (12, 3), (40, 1), (99, 33)] {
                 proven!(allreduce(size, how, vector, in_place));
             }
         }
     }
-    for size in wide() {
-        for (how, in_place) in all.into_iter().flat_map(|how| [(how, false), (how, true)]) {
-            proven!(allreduce(size, how, (6 * size as usize + 3, 3), in_place));
-        }
-    }
+    many::often().for_each(many::allreductions);
 }
 
 /// All kinds of schedules of so many ranks: factored, collapsed, merged, the heuristic's.
@@ -285,14 +230,7 @@ fn recursive_multiplying_gives_every_rank_the_whole_and_the_same_bits() {
             }
         }
     }
-    // The stages of all that the heuristic can give are proven elsewhere; what is done in a stage is always the same.
-    for size in 25..=512 {
-        proven!(multiplying(&choose(size, 2.316, Order::ByCost), (8, 8), false));
-        proven!(multiplying(&Schedule::doubling(size), (8, 8), true));
-    }
-    for size in SAMPLES {
-        proven!(multiplying(&choose(size, 2.316, Order::ByCost), (8, 8), false));
-    }
+    (25..=33).chain(many::often()).for_each(many::schedules_of_many);
 }
 
 /// Lengths of blocks that differ, some of them empty.
@@ -337,20 +275,7 @@ fn gathers_and_scatters_bring_each_block_to_its_place() {
             }
         }
     }
-    of_many(blocks);
-}
-
-fn blocks(size: u32, root: u32) {
-    let (counts, displacements, total) = scattered(size);
-    for how in [Tree::Linear, Tree::Binomial] {
-        proven!(gather(size, how, root, 3, false));
-        proven!(scatter(size, how, root, 3, false));
-    }
-    let placed = |space| placed(space, &counts, &displacements);
-    let proof = prove::gatherv(&placed(Space::Output), root, total, false);
-    holds(proof, format_args!("{size} {root}"));
-    let proof = prove::scatterv(&placed(Space::Input), root, total, false);
-    holds(proof, format_args!("{size} {root}"));
+    many::often().for_each(many::gathers);
 }
 
 #[test]
@@ -371,12 +296,7 @@ fn allgathers_bring_all_blocks_to_all() {
             proven!(allgatherv(&placed(Space::Output, &counts, &displacements), how, total));
         }
     }
-    for size in wide() {
-        proven!(allgather(size, Allgather::GatherBcast, 3, false));
-    }
-    for size in [64, 128, 256, 512, 1024, 4096, 65_536] {
-        proven!(allgather(size, Allgather::Doubling, 3, false));
-    }
+    many::often().chain([4096]).for_each(many::allgathers);
 }
 
 #[test]
@@ -420,16 +340,7 @@ fn reduce_scatters_give_each_rank_its_block_of_the_whole() {
             }
         }
     }
-    for size in wide() {
-        for offsets in [offsets(size, |_| 2), offsets(size, uneven)] {
-            proven!(reduce_scatter(&offsets, ReduceScatter::ViaRoot, true));
-        }
-    }
-    for size in [64, 128, 256, 512, 1024, 4096] {
-        for offsets in [offsets(size, |_| 2), offsets(size, uneven)] {
-            proven!(reduce_scatter(&offsets, ReduceScatter::Halving, false));
-        }
-    }
+    many::often().chain([4096]).for_each(many::reduce_scatters);
 }
 
 /// How many stages collectives by multiplying can have; of many ranks, some of them.
@@ -445,64 +356,11 @@ fn stages(size: u32) -> impl Iterator<Item = u32> {
 
 #[test]
 fn multiplying_is_right_for_every_number() {
-    for size in wide() {
-        for stages in stages(size) {
-            proven!(barrier(size, Barrier::Multiplying(stages)));
-        }
-    }
-    of_many(multiplied);
-    wide().filter(|size| *size < 4095).for_each(multiply_blocks);
-}
-
-#[test]
-#[ignore = "takes a minute: cargo test -p bowline-model -- --ignored"]
-fn blocks_of_many_ranks() {
-    wide().filter(|size| *size >= 4095).for_each(multiply_blocks);
-    for offsets in [offsets(65_536, |_| 2), offsets(65_536, uneven)] {
-        proven!(reduce_scatter(&offsets, ReduceScatter::Halving, false));
-    }
-}
-
-fn multiplied(size: u32, root: u32) {
-    for stages in stages(size) {
-        proven!(bcast(size, Bcast::Multiplying(stages), root, 3));
-    }
-}
-
-/// The first, a middle and the last root of the most ranks, where they are not proven always.
-#[test]
-#[ignore = "takes half a minute: cargo test -p bowline-model -- --ignored"]
-fn other_roots_of_many_ranks() {
-    for size in SAMPLES.into_iter().filter(|size| *size >= 40_000) {
-        let done = roots(size);
-        for root in [0, size / 2, size - 1].into_iter().filter(|root| !done.contains(root)) {
-            for proof in [broadcast, split, two_trees, reductions, blocks, multiplied] {
-                proof(size, root);
-            }
-        }
-    }
-}
-
-fn multiply_blocks(size: u32) {
-    // Blocks of one length and of several, one after the other.
-    let offsets = if size.is_multiple_of(2) { offsets(size, |_| 2) } else { offsets(size, uneven) };
-    for stages in stages(size) {
-        proven!(allgather(size, Allgather::Multiplying(stages), 3, size.is_multiple_of(2)));
-        proven!(reduce_scatter(&offsets, ReduceScatter::Multiplying(stages), false));
-        let ordered = ReduceScatter::Ordered(stages);
-        // Each rank puts all blocks in order.
-        if size <= 1024 && allows(ordered, size, false) {
-            proven!(reduce_scatter(&offsets, ordered, true));
-        }
-    }
+    many::often().for_each(many::multiplied);
+    many::often().for_each(many::multiply_blocks);
 }
 
 #[test]
 fn scans_combine_the_ranks_up_to_each_in_order() {
-    for size in SMALL.chain(wide()) {
-        for how in [Scan::Doubling, Scan::Chain] {
-            proven!(scan(size, how, false, 3));
-            proven!(scan(size, how, true, 3));
-        }
-    }
+    SMALL.chain(many::often()).for_each(many::scans);
 }

@@ -13,11 +13,11 @@ mod alike;
 mod contributions;
 mod memory;
 mod sampled;
+mod sorted;
 mod stage;
 mod tracks;
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt;
 
@@ -25,6 +25,7 @@ pub use alike::{Alike, Elements, Symmetry, moving};
 pub use contributions::{Combined, Contributions};
 pub use memory::{Memory, Piece};
 pub use sampled::{Arrival, Sample, Sampled};
+use sorted::Sorted;
 use stage::Stage;
 use tracks::{Cursor, Touched};
 
@@ -198,7 +199,7 @@ fn follow_by(
             Rank { cursors: Cursor::of(tracks, as_stated), steps, ..rank }
         })
         .collect();
-    let unmatched = ranks.iter().map(|_| BTreeMap::new()).collect();
+    let unmatched = ranks.iter().map(|_| Sorted::default()).collect();
     let mut job = Job { ranks, contributions, unmatched, able: Vec::new() };
     // Rank 0 goes first.
     job.able.extend((0..job.size()).rev());
@@ -313,6 +314,14 @@ impl Rank {
         }
         self.check(me, track, left, false)?;
         self.check(me, track, right, true)?;
+        let one = |span: Span| self.spaces[span.space as usize].read_one(span.at, span.len);
+        if let (Some(one), Some(other)) = (one(left), one(right))
+            && one.element == other.element
+            && let Some(combined) = contributions.join(one.combined, other.combined)
+        {
+            self.memory(right.space).write(right.at, &[Piece { combined, ..other }]);
+            return Ok(());
+        }
         let (mut lefts, mut rights) = (self.read(me, left)?, self.read(me, right)?);
         lefts.reverse();
         rights.reverse();
@@ -348,7 +357,7 @@ struct Job {
     ranks: Vec<Rank>,
     contributions: Contributions,
     /// For each receiver, by sender and phase.
-    unmatched: Vec<BTreeMap<(u32, u8), Unmatched>>,
+    unmatched: Vec<Sorted<(u32, u8), Unmatched>>,
     /// Ranks that have something to do.
     able: Vec<u32>,
 }
@@ -428,25 +437,23 @@ impl Job {
         end: End,
         send: bool,
     ) -> Result<(), Flaw> {
-        match self.unmatched[to as usize].entry((from, phase)) {
-            Entry::Vacant(entry) => {
-                entry.insert(Unmatched { sends: send, first: end, others: VecDeque::new() });
-                Ok(())
-            }
-            Entry::Occupied(mut entry) if entry.get().sends == send => {
-                entry.get_mut().others.push_back(end);
-                Ok(())
-            }
-            Entry::Occupied(mut entry) => {
-                let other = entry.get().first;
-                match entry.get_mut().others.pop_front() {
-                    Some(next) => entry.get_mut().first = next,
-                    None => drop(entry.remove()),
-                }
-                let (sent, into) = if send { (end, other) } else { (other, end) };
-                self.deliver(from, to, sent, into)
-            }
+        let waiting = &mut self.unmatched[to as usize];
+        let Some(first) = waiting.get_mut((from, phase)) else {
+            let new = Unmatched { sends: send, first: end, others: VecDeque::new() };
+            waiting.insert((from, phase), new);
+            return Ok(());
+        };
+        if first.sends == send {
+            first.others.push_back(end);
+            return Ok(());
         }
+        let other = first.first;
+        match first.others.pop_front() {
+            Some(next) => first.first = next,
+            None => drop(waiting.remove((from, phase))),
+        }
+        let (sent, into) = if send { (end, other) } else { (other, end) };
+        self.deliver(from, to, sent, into)
     }
 
     /// Moves a message and ends both operations.
@@ -454,15 +461,21 @@ impl Job {
         &mut self,
         from: u32,
         to: u32,
-        (sent, sender): End,
-        (into, receiver): End,
+        (sent, sender_track): End,
+        (into, receiver_track): End,
     ) -> Result<(), Flaw> {
         if sent.len != into.len {
             return Err(Flaw::Lengths { from, to, sent: sent.len, received: into.len });
         }
-        let pieces = self.ranks[from as usize].read(from, sent)?;
-        self.ranks[to as usize].memory(into.space).write(into.at, &pieces);
-        for (rank, track) in [(from, sender), (to, receiver)] {
+        let sender = &self.ranks[from as usize];
+        match sender.spaces[sent.space as usize].read_one(sent.at, sent.len) {
+            Some(piece) => self.ranks[to as usize].memory(into.space).write(into.at, &[piece]),
+            None => {
+                let pieces = sender.read(from, sent)?;
+                self.ranks[to as usize].memory(into.space).write(into.at, &pieces);
+            }
+        }
+        for (rank, track) in [(from, sender_track), (to, receiver_track)] {
             let state = &mut self.ranks[rank as usize];
             state.stages[usize::from(track)].matched();
             // A rank that takes a step just now stands at none that ends a stage with this one.

@@ -1,8 +1,8 @@
 //! Algorithms with a message for each pair of ranks, at numbers of ranks above those at which all variants are proven.
 //!
-//! Where all ranks do the same under other numbers, one is followed in place of all, at every number. Where they do not,
-//! all ranks are followed: at some numbers always, at every one in tests that are ignored by default. [`sampled`] follows
-//! some ranks there.
+//! Where all ranks do the same under other numbers, one is followed in place of all. Where they do not, all ranks are
+//! followed at few numbers always, and at every one in tests that are ignored by default; [`sampled`] follows some ranks
+//! there.
 
 use super::*;
 
@@ -14,29 +14,35 @@ fn compared(size: u32) -> impl Iterator<Item = u32> + std::fmt::Debug {
 
 #[test]
 fn allgathers() {
-    for size in wide() {
-        for how in [Allgather::Bruck, Allgather::Ring, Allgather::Direct] {
-            proven!(alike::allgather(size, how, 3, compared(size)));
-        }
+    many::often().for_each(allgathers_of);
+}
+
+pub(super) fn allgathers_of(size: u32) {
+    for how in [Allgather::Bruck, Allgather::Ring, Allgather::Direct] {
+        proven!(alike::allgather(size, how, 3, compared(size)));
     }
 }
 
 #[test]
 fn alltoalls() {
-    for size in wide() {
-        // The number of partners at a time only says where stages end.
-        let some = Alltoall::Staged([1, 3, 64][size as usize % 3]);
-        for how in [Alltoall::Bruck, some] {
-            proven!(alike::alltoall(size, how, 2, compared(size)));
-        }
+    many::often().for_each(alltoalls_of);
+}
+
+pub(super) fn alltoalls_of(size: u32) {
+    // The number of partners at a time only says where stages end.
+    let some = Alltoall::Staged([1, 3, 64][size as usize % 3]);
+    for how in [Alltoall::Bruck, some] {
+        proven!(alike::alltoall(size, how, 2, compared(size)));
     }
 }
 
 #[test]
 fn reduce_scatters() {
-    for size in wide() {
-        proven!(alike::pairwise(size, 2, compared(size)));
-    }
+    many::often().for_each(reduce_scatters_of);
+}
+
+pub(super) fn reduce_scatters_of(size: u32) {
+    proven!(alike::pairwise(size, 2, compared(size)));
 }
 
 /// What was counted for one rank holds for all.
@@ -83,6 +89,6 @@ fn every_pair_of_ranks_has_its_message() {
 #[ignore = "takes minutes: cargo test -p bowline-model -- --ignored"]
 fn every_pair_of_ranks_at_every_number() {
     let done: Vec<u32> = some().collect();
-    let all = WIDE.chain([1000, 1024]).filter(|size| !done.contains(size));
+    let all = many::WIDE.chain([1000, 1024]).filter(|size| !done.contains(size));
     on_all_processors(all, every_rank);
 }

@@ -62,8 +62,13 @@ fn reductions(sample: Sample<'_>) {
 }
 
 #[test]
-fn every_number_of_ranks() {
-    for size in WIDE {
+fn some_numbers_of_ranks() {
+    many::often().for_each(pairs_of_wide);
+}
+
+/// Up to 512 ranks.
+pub(super) fn pairs_of_wide(size: u32) {
+    if many::WIDE.contains(&size) {
         let all = chosen(size, false);
         let sample = Sample { size, chosen: &all };
         broadcasts(sample);
@@ -84,7 +89,7 @@ fn many_ranks() {
 #[test]
 #[ignore = "takes a minute: cargo test -p bowline-model -- --ignored"]
 fn most_ranks() {
-    for size in SAMPLES.into_iter().filter(|size| *size >= 40_000) {
+    for size in many::SAMPLES.into_iter().filter(|size| *size >= 40_000) {
         pairs_of(size);
         in_order(size);
     }

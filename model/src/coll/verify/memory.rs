@@ -1,8 +1,9 @@
 //! A space of a rank as intervals: which elements its bytes are, and what they were combined of.
 
-use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use super::contributions::Combined;
+use super::sorted::Sorted;
 
 /// Bytes that are consecutive elements, all combined of the same ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,13 +49,13 @@ pub(super) fn split_front(pieces: &mut Vec<Piece>, len: usize) {
 pub struct Memory {
     len: usize,
     /// By their first byte; neighbours do not go on where the other ends.
-    pieces: BTreeMap<usize, Piece>,
+    pieces: Sorted<usize, Piece>,
 }
 
 impl Memory {
     /// So many bytes that were never written.
     pub fn new(len: usize) -> Self {
-        Self { len, pieces: BTreeMap::new() }
+        Self { len, pieces: Sorted::default() }
     }
 
     /// Exactly these pieces.
@@ -77,20 +78,31 @@ impl Memory {
     /// What `len` bytes from `at` on are. `None` where some were never written.
     pub fn read(&self, at: usize, len: usize) -> Option<Vec<Piece>> {
         let (mut found, mut next, end) = (Vec::new(), at, at + len);
-        let first = self.pieces.range(..=at).next_back().map_or(at, |(&start, _)| start);
-        for (&start, &piece) in self.pieces.range(first..end) {
+        let read = self.pieces.visit(at, end, |start, &piece| {
             if start + piece.len <= at || next == end {
-                continue;
+                return ControlFlow::Continue(());
             }
             if start > next {
-                return None;
+                return ControlFlow::Break(());
             }
             let rest = piece.after(next - start);
             let part = rest.first(rest.len.min(end - next));
             next += part.len;
             found.push(part);
-        }
-        (next == end).then_some(found)
+            ControlFlow::Continue(())
+        });
+        (read.is_continue() && next == end).then_some(found)
+    }
+
+    /// The same where they are at least one byte, and all of one piece.
+    pub(super) fn read_one(&self, at: usize, len: usize) -> Option<Piece> {
+        let one = self.pieces.visit(at, at + len, |start, &piece| match start + piece.len {
+            behind if len > 0 && start <= at && behind >= at + len => {
+                ControlFlow::Break(piece.after(at - start))
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        one.break_value().map(|piece| piece.first(len))
     }
 
     /// Writes pieces from `at` on.
@@ -106,13 +118,13 @@ impl Memory {
             at += piece.len;
         }
         // What comes next may go on where the last one ends.
-        if let Some(behind) = self.pieces.remove(&at) {
+        if let Some(behind) = self.pieces.remove(at) {
             self.insert(at, behind);
         }
     }
 
     fn insert(&mut self, at: usize, piece: Piece) {
-        if let Some((&start, before)) = self.pieces.range_mut(..at).next_back()
+        if let Some((start, before)) = self.pieces.last_below(at)
             && start + before.len == at
             && before.goes_on(piece)
         {
@@ -123,16 +135,19 @@ impl Memory {
     }
 
     fn clear(&mut self, at: usize, end: usize) {
-        if let Some((&start, &piece)) = self.pieces.range(..at).next_back()
+        if let Some((start, piece)) = self.pieces.last_below(at)
             && start + piece.len > at
         {
-            self.pieces.insert(start, piece.first(at - start));
-            if start + piece.len > end {
-                self.pieces.insert(end, piece.after(end - start));
+            let whole = *piece;
+            *piece = whole.first(at - start);
+            if start + whole.len > end {
+                self.pieces.insert(end, whole.after(end - start));
             }
         }
-        while let Some((&start, &piece)) = self.pieces.range(at..end).next() {
-            self.pieces.remove(&start);
+        while let Some((start, &piece)) = self.pieces.first_from(at)
+            && start < end
+        {
+            self.pieces.remove(start);
             if start + piece.len > end {
                 self.pieces.insert(end, piece.after(end - start));
             }
@@ -171,10 +186,18 @@ mod tests {
                 pieces.iter().flat_map(|p| p.element..p.element + p.len as u64).collect::<Vec<_>>()
             });
             prop_assert_eq!(read, expected);
-            let neighbours: Vec<_> = memory.pieces.iter().collect();
+            if let Some(pieces) = memory.read(at, len) {
+                let one = memory.read_one(at, len);
+                prop_assert_eq!(one.as_slice(), if pieces.len() == 1 { &*pieces } else { &[] });
+            }
+            let mut neighbours = Vec::new();
+            let _ = memory.pieces.visit(0, 80, |start, piece| {
+                neighbours.push((start, *piece));
+                ControlFlow::<()>::Continue(())
+            });
             for pair in neighbours.windows(2) {
-                let ((&one, first), (&other, second)) = (pair[0], pair[1]);
-                prop_assert!(one + first.len < other || one + first.len == other && !first.goes_on(*second));
+                let ((one, first), (other, second)) = (pair[0], pair[1]);
+                prop_assert!(one + first.len < other || one + first.len == other && !first.goes_on(second));
             }
         }
     }

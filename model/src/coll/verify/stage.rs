@@ -1,7 +1,8 @@
 //! The operations of a rank's stage, and what may not be touched before it ends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
+use super::sorted::Sorted;
 use crate::coll::plan::{Space, Span};
 
 /// Sends and receives of a stage.
@@ -12,9 +13,9 @@ pub(super) struct Stage {
     /// Those of them that are not matched yet.
     unmatched: u32,
     /// Ends of what is received into, by first byte, for each space. They are disjoint.
-    receives: [BTreeMap<usize, usize>; 3],
+    receives: [Sorted<usize, usize>; 3],
     /// First bytes and ends of what is sent. The input is never written, so that what is sent of it needs no care.
-    sends: [BTreeSet<(usize, usize)>; 3],
+    sends: [Sorted<(usize, usize), ()>; 3],
     /// The longest of these in each space.
     longest: [usize; 3],
 }
@@ -35,7 +36,7 @@ impl Stage {
         self.unmatched += 1;
         if span.len > 0 && span.space != Space::Input {
             let space = span.space as usize;
-            self.sends[space].insert((span.at, span.at + span.len));
+            self.sends[space].insert((span.at, span.at + span.len), ());
             self.longest[space] = self.longest[space].max(span.len);
         }
     }
@@ -57,8 +58,8 @@ impl Stage {
     pub(super) fn end(&mut self) {
         if self.started > 0 {
             self.started = 0;
-            self.receives.iter_mut().for_each(BTreeMap::clear);
-            self.sends.iter_mut().for_each(BTreeSet::clear);
+            self.receives.iter_mut().for_each(Sorted::clear);
+            self.sends.iter_mut().for_each(Sorted::clear);
             self.longest = [0; 3];
         }
     }
@@ -69,11 +70,20 @@ impl Stage {
         if self.is_empty() || span.len == 0 {
             return false;
         }
-        let last = self.receives[space].range(..end).next_back();
-        if last.is_some_and(|(_, &behind)| behind > span.at) {
+        // Receives are disjoint, so that only the last one before the end can reach into the span.
+        let reached =
+            self.receives[space].visit(end - 1, end, |_, &behind| match behind > span.at {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            });
+        if reached.is_break() {
             return true;
         }
         let from = (span.at.saturating_sub(self.longest[space]), 0);
-        write && self.sends[space].range(from..(end, 0)).any(|&(_, behind)| behind > span.at)
+        let sent = |(_, behind): (usize, usize), (): &()| match behind > span.at {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        write && self.sends[space].visit(from, (end, 0), sent).is_break()
     }
 }

@@ -35,6 +35,9 @@ const WIDTH: u32 = 860;
 const STROKE: u32 = 40;
 const LETTER: u32 = 9;
 
+/// Marks of the axis whose labels have space beside each other.
+const MARKS: f64 = 14.0;
+
 /// How values go up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Values {
@@ -85,6 +88,21 @@ pub(super) fn draw_with(
     Ok(())
 }
 
+/// Where the axis has marks: at numbers that were measured, as far as their labels have space beside each other.
+fn marks(numbers: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut all: Vec<f64> = numbers.collect();
+    all.sort_by(f64::total_cmp);
+    let (Some(least), Some(greatest)) = (all.first(), all.last()) else { return all };
+    let apart = (greatest / least).powf(1.0 / MARKS);
+    let mut marks: Vec<f64> = Vec::new();
+    for number in all {
+        if marks.last().is_none_or(|last| number >= last * apart) {
+            marks.push(number);
+        }
+    }
+    marks
+}
+
 fn paint<Y>(
     path: &Path,
     title: &str,
@@ -108,7 +126,7 @@ where
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(70)
-        .build_cartesian_2d(x.log_scale().base(2.0), values)?;
+        .build_cartesian_2d(x.log_scale().base(2.0).with_key_points(marks(all())), values)?;
     let label = |x: &f64| format!("{}", (x * 1000.0).round() / 1000.0 + 0.0);
     let mut mesh = chart.configure_mesh();
     mesh.x_desc(across).y_desc(up).x_label_formatter(&label).y_label_formatter(&label).draw()?;
@@ -126,4 +144,19 @@ where
     }
     area.present()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_numbers_that_were_measured() {
+        let ranks = [4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 8.0];
+        assert_eq!(marks(ranks.into_iter()), [4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0]);
+        let many: Vec<f64> = (1..=1024).map(f64::from).collect();
+        let few = marks(many.iter().copied());
+        assert!((8..=16).contains(&few.len()) && few.iter().all(|mark| mark.fract() == 0.0));
+        assert!(marks(std::iter::empty()).is_empty());
+    }
 }

@@ -99,7 +99,7 @@ impl StrayWrite {
 /// A member's part in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Part {
+pub enum BarrierPart {
     /// All others are in: it combines the contributions and publishes the result.
     Last,
     /// It waits for the result.
@@ -139,7 +139,7 @@ impl BarrierMember {
     /// # Errors
     /// When the count or the result was overwritten; to be followed by [`fail`](Self::fail), as every
     /// error here.
-    pub fn enter<W: Words>(&mut self, memory: &W, input: &[u8]) -> Result<Part, StrayWrite> {
+    pub fn enter<W: Words>(&mut self, memory: &W, input: &[u8]) -> Result<BarrierPart, StrayWrite> {
         // Acquire: pairs with nothing that is read; the value alone counts (rule 5).
         if memory.line(RESULT).load(0, Ordering::Acquire) != self.seen {
             return Err(StrayWrite("the result"));
@@ -160,7 +160,7 @@ impl BarrierMember {
         self.own = with_stage(self.own, if is_last { LAST } else { WAITS });
         // Release: pairs with the Acquire of `look`, which concludes from it that the count was taken.
         self.store_own(memory, Ordering::Release);
-        Ok(if is_last { Part::Last } else { Part::Waits })
+        Ok(if is_last { BarrierPart::Last } else { BarrierPart::Waits })
     }
 
     /// For the last member: whether all are in the round, and the shortest and the longest

@@ -15,7 +15,7 @@ mod receive;
 mod send;
 
 use crate::scatter::{Incoming, Outgoing};
-pub use crate::scatter::{Pack, Refused, Shape, Unpack};
+pub use crate::scatter::{MemoryLayout, Pack, Unpack, UnpackRefused};
 
 /// Bytes that an operation reads. Moved into the operation, dropped when it has completed.
 #[derive(Debug)]

@@ -140,7 +140,7 @@ impl fmt::Display for Unknown {
 
 /// One line of `bowline info --config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct SettingRow {
     /// The variable.
     pub name: &'static str,
     /// Its value now, as it would be written.
@@ -296,8 +296,8 @@ impl Config {
     }
 
     /// Every setting, in order of name.
-    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
-        self.entries.values().map(|entry| Row {
+    pub fn rows(&self) -> impl Iterator<Item = SettingRow> + '_ {
+        self.entries.values().map(|entry| SettingRow {
             name: entry.descriptor.name(),
             value: entry.descriptor.show(&entry.value),
             default: entry.descriptor.show_default(),

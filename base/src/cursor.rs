@@ -28,7 +28,7 @@ use crate::view::View;
 
 /// From which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum CursorEnd {
     /// From piece 0 on.
     Front,
     /// From the last piece on.
@@ -101,10 +101,10 @@ impl<'a> Cursor<'a> {
     /// # Errors
     /// When all are claimed: how many of them from the back. That is final. [`DAMAGED`](Self::DAMAGED)
     /// when the other side does not keep the rules.
-    pub fn claim(self, pieces: u32, side: Side) -> Result<u32, u32> {
+    pub fn claim(self, pieces: u32, side: CursorEnd) -> Result<u32, u32> {
         self.change(pieces, |front, back| match side {
-            Side::Front => (front, (front + 1, back)),
-            Side::Back => (back, (front, back + 1)),
+            CursorEnd::Front => (front, (front + 1, back)),
+            CursorEnd::Back => (back, (front, back + 1)),
         })
     }
 
@@ -155,11 +155,14 @@ mod tests {
                 let cursor = Cursor::at(&claims, &done);
                 let mut seen = vec![false; pieces as usize];
                 for round in 0.. {
-                    let side =
-                        if rounds >> (round % 12) & 1 == 0 { Side::Front } else { Side::Back };
+                    let side = if rounds >> (round % 12) & 1 == 0 {
+                        CursorEnd::Front
+                    } else {
+                        CursorEnd::Back
+                    };
                     let piece = match (cursor.claim(pieces, side), side) {
-                        (Ok(nth), Side::Front) => nth,
-                        (Ok(nth), Side::Back) => {
+                        (Ok(nth), CursorEnd::Front) => nth,
+                        (Ok(nth), CursorEnd::Back) => {
                             let (front, back) = cursor.claimed();
                             assert!(!cursor.is_settled(back));
                             assert_eq!(cursor.back_did_one(pieces), front + back == pieces);
@@ -214,13 +217,13 @@ mod tests {
         let cursor = Cursor::at(&claims, &done);
         cursor.reset();
         assert_eq!(
-            (0..5).map(|_| cursor.claim(5, Side::Back)).collect::<Vec<_>>(),
+            (0..5).map(|_| cursor.claim(5, CursorEnd::Back)).collect::<Vec<_>>(),
             [Ok(0), Ok(1), Ok(2), Ok(3), Ok(4)]
         );
-        assert_eq!(cursor.claim(5, Side::Front), Err(5));
+        assert_eq!(cursor.claim(5, CursorEnd::Front), Err(5));
         // A word that somebody has damaged is full, never a piece that does not exist.
         let claims = AtomicU64::new(u64::MAX);
-        assert_eq!(Cursor::at(&claims, &done).claim(5, Side::Front), Err(u32::MAX));
+        assert_eq!(Cursor::at(&claims, &done).claim(5, CursorEnd::Front), Err(u32::MAX));
     }
 }
 
@@ -241,7 +244,7 @@ mod loom_tests {
                 let back = loom::thread::spawn(move || {
                     let cursor = Cursor::at(&others.0, &others.1);
                     let (mut mine, mut ended) = (0, false);
-                    while !ended && cursor.claim(PIECES, Side::Back).is_ok() {
+                    while !ended && cursor.claim(PIECES, CursorEnd::Back).is_ok() {
                         mine += 1;
                         ended = cursor.back_did_one(PIECES);
                         if back_goes {
@@ -256,7 +259,7 @@ mod loom_tests {
                     cursor.claim_all(PIECES)
                 } else {
                     loop {
-                        match cursor.claim(PIECES, Side::Front) {
+                        match cursor.claim(PIECES, CursorEnd::Front) {
                             Ok(nth) => {
                                 assert_eq!(nth, mine);
                                 mine += 1;

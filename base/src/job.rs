@@ -37,7 +37,7 @@ use std::sync::Arc;
 use crate::doorbell_word;
 use crate::region::{PAGE, Region};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::{LINE, Line};
+use crate::sync::{CacheLine, LINE};
 use crate::view::View;
 
 /// "BOWLJOB" and a byte that no text has.
@@ -73,9 +73,9 @@ struct Header {
     wake_token: AtomicU64,
     /// Alone on its line: every waiting rank polls it, and it changes only when a rank dies or
     /// leaves.
-    death_generation: Line<AtomicU32>,
+    death_generation: CacheLine<AtomicU32>,
     /// One bit per processor that any rank of the node may run on.
-    processors: Line<[AtomicU64; PROCESSOR_WORDS]>,
+    processors: CacheLine<[AtomicU64; PROCESSOR_WORDS]>,
 }
 
 /// What the memory of a job is made for.

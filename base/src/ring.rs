@@ -56,7 +56,7 @@ mod consumer;
 mod producer;
 pub mod promote;
 
-pub use consumer::{Arrival, Consumer, Peek};
+pub use consumer::{Consumer, Peek, RingMessage};
 pub use producer::{DataSpace, Producer};
 
 use thiserror::Error;
@@ -136,14 +136,14 @@ pub enum RingError {
 
 /// Slots and data bytes of a ring, both powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct RingShape {
     /// Slots, [`MIN_SLOTS`] to [`MAX_SLOTS`].
     pub slots: u32,
     /// Bytes of the data area, [`MIN_DATA`] to [`MAX_DATA`].
     pub data: u32,
 }
 
-impl Shape {
+impl RingShape {
     /// Bytes of memory that a ring of this shape needs.
     pub const fn bytes(self) -> usize {
         (FIRST_SLOT + SLOT_LINES * self.slots as usize) * LINE + self.data as usize
@@ -209,7 +209,7 @@ impl Shape {
 ///
 /// # Errors
 /// When the shape cannot be, or the memory is too small.
-pub fn init<W: Words>(words: W, shape: Shape) -> Result<Consumer<W>, RingError> {
+pub fn init<W: Words>(words: W, shape: RingShape) -> Result<Consumer<W>, RingError> {
     shape.check(&words)?;
     // Relaxed: all of it is ordered by the magic.
     words.line(OWNER_LINE).store(0, 0, Ordering::Relaxed);
@@ -223,7 +223,7 @@ pub fn init<W: Words>(words: W, shape: Shape) -> Result<Consumer<W>, RingError> 
     Ok(Consumer::new(words, shape))
 }
 
-fn shape_of<W: Words>(words: &W) -> Result<Shape, RingError> {
+fn shape_of<W: Words>(words: &W) -> Result<RingShape, RingError> {
     if words.lines() < FIRST_SLOT {
         return Err(RingError::TooSmall);
     }
@@ -235,7 +235,7 @@ fn shape_of<W: Words>(words: &W) -> Result<Shape, RingError> {
     // Relaxed: ordered by the magic; read once.
     let slots = u32::try_from(line.load(1, Ordering::Relaxed)).map_err(|_| RingError::Shape)?;
     let data = u32::try_from(line.load(2, Ordering::Relaxed)).map_err(|_| RingError::Shape)?;
-    let shape = Shape { slots, data };
+    let shape = RingShape { slots, data };
     shape.check(words)?;
     Ok(shape)
 }

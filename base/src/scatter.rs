@@ -21,7 +21,7 @@ use std::sync::Arc;
 use crate::copy::copy_bytes;
 use crate::copy::{copy_from_shared, copy_to_shared, overwrites_lines};
 use crate::layout::{self, Layout, Overflow};
-use crate::sync::Line;
+use crate::sync::CacheLine;
 use crate::view::View;
 
 /// Bytes that pass between callbacks and a transport's memory, which peers may write and is therefore
@@ -49,16 +49,16 @@ pub trait Unpack: Send + Any {
     ///
     /// # Errors
     /// When they cannot be what was expected: the receive then fails, and nothing more is given.
-    fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Refused>;
+    fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), UnpackRefused>;
 }
 
 /// What an [`Unpack`] answers to bytes that it cannot take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused;
+pub struct UnpackRefused;
 
 /// How a message lies in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum MemoryLayout {
     /// In one piece.
     Whole,
     /// In so many pieces.
@@ -160,8 +160,8 @@ impl Laid {
         self.len
     }
 
-    fn shape(&self) -> Shape {
-        Shape::Pieces(self.layout.pieces(self.count))
+    fn shape(&self) -> MemoryLayout {
+        MemoryLayout::Pieces(self.layout.pieces(self.count))
     }
 
     /// The memory from `offset` of the message to the end of its piece, `None` behind the last.
@@ -191,7 +191,7 @@ impl Laid {
             // SAFETY: promised by the caller.
             return unsafe { self.pack(offset, out, len) };
         }
-        let mut fragment = MaybeUninit::<Line<[u8; FRAGMENT]>>::uninit();
+        let mut fragment = MaybeUninit::<CacheLine<[u8; FRAGMENT]>>::uninit();
         let start = fragment.as_mut_ptr().cast::<u8>();
         for at in (0..len).step_by(FRAGMENT) {
             let n = FRAGMENT.min(len - at);
@@ -232,11 +232,11 @@ pub(crate) enum Outgoing {
 }
 
 impl Outgoing {
-    pub(crate) fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> MemoryLayout {
         match self {
-            Self::Pieces(pieces) => Shape::Pieces(pieces.count()),
+            Self::Pieces(pieces) => MemoryLayout::Pieces(pieces.count()),
             Self::Laid(laid) => laid.shape(),
-            Self::Packed(_) => Shape::Callbacks,
+            Self::Packed(_) => MemoryLayout::Callbacks,
         }
     }
 
@@ -349,11 +349,11 @@ impl Unpacking {
 }
 
 impl Incoming {
-    pub(crate) fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> MemoryLayout {
         match self {
-            Self::Pieces(pieces) => Shape::Pieces(pieces.count()),
+            Self::Pieces(pieces) => MemoryLayout::Pieces(pieces.count()),
             Self::Laid(laid) => laid.shape(),
-            Self::Unpacked(_) => Shape::Callbacks,
+            Self::Unpacked(_) => MemoryLayout::Callbacks,
         }
     }
 

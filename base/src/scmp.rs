@@ -45,7 +45,7 @@ use crate::sync::LINE;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::words::{LineWords, Words};
 
-pub use slot::{Arrival, FIRST_BYTES, MORE_BYTES, Message, slots_for};
+pub use slot::{FIRST_BYTES, MORE_BYTES, Message, QueuedMessage, slots_for};
 
 /// Fewest slots in a half.
 pub const MIN_SLOTS: u32 = 4;

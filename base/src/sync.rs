@@ -50,9 +50,9 @@ pub fn thread_token() -> usize {
 /// and measured ping-pong figures did not change.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub struct Line<T>(pub T);
+pub struct CacheLine<T>(pub T);
 
-impl<T> std::ops::Deref for Line<T> {
+impl<T> std::ops::Deref for CacheLine<T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
@@ -60,7 +60,7 @@ impl<T> std::ops::Deref for Line<T> {
     }
 }
 
-impl<T> std::ops::DerefMut for Line<T> {
+impl<T> std::ops::DerefMut for CacheLine<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         &mut self.0

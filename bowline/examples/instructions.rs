@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use bowline::stack::{self, Place};
+use bowline::stack::{self, RankPlace};
 use bowline::ucp::{
     Envelope, Ep, MatchSpec, RemoteKey, RequestId, SendMode, Sent, SpaceOptions, StreamReceived,
     StreamWant, Worker,
@@ -50,14 +50,14 @@ fn main() {
     }
 }
 
-fn places() -> [Place; 2] {
+fn places() -> [RankPlace; 2] {
     let config = stack::config_from_env().expect("the settings are good");
     let spec =
         JobSpec { job_id: 1, ranks: 2, first_rank: 0, area_bytes: stack::area_bytes(&config) };
     let job = JobMemory::create_private(&spec).expect("two ranks fit into memory");
     [0, 1].map(|rank| {
         job.attach(rank).expect("the place is free");
-        Place::of_thread(&job, rank)
+        RankPlace::of_thread(&job, rank)
     })
 }
 

@@ -6,7 +6,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
-use bowline::stack::{self, Place};
+use bowline::stack::{self, RankPlace};
 use bowline::ucp::{Envelope, SendMode, SpaceOptions, Worker};
 use bowline::wait::SystemWaiter;
 use bowline_base::buffer::SendBuf;
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let job = JobMemory::create_private(&JobSpec { job_id: 1, ranks, first_rank: 0, area_bytes })?;
     let open = |rank: u32| -> Result<Worker, Box<dyn std::error::Error>> {
         job.attach(rank)?;
-        let place = Place::of_thread(&job, rank);
+        let place = RankPlace::of_thread(&job, rank);
         let worker = stack::worker(&place, &config, SystemWaiter::new(&config))?;
         worker.open_space(0, SpaceOptions::default())?;
         Ok(worker)

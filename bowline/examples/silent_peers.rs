@@ -10,7 +10,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::error::Error;
 use std::sync::Arc;
 
-use bowline::stack::{self, Place};
+use bowline::stack::{self, RankPlace};
 use bowline::ucp::{
     AddressTable, Envelope, MatchSpec, SendMode, Sent, SpaceOptions, Worker, WorkerAddress,
 };
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let job = JobMemory::create_private(&JobSpec { job_id: 1, ranks, first_rank: 0, area_bytes })?;
     let worker = |rank| -> Result<Worker, Box<dyn Error>> {
         job.attach(rank)?;
-        let place = Place::of_thread(&job, rank);
+        let place = RankPlace::of_thread(&job, rank);
         let worker = stack::worker(&place, &config, SystemWaiter::new(&config))?;
         worker.open_space(0, SpaceOptions::default())?;
         Ok(worker)

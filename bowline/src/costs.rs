@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bowline_base::config::{Config, Setting};
-use bowline_model::transport::{Costs, Figure, Origin};
+use bowline_model::transport::{CostOrigin, Figure, KnownCosts};
 use rustix::fs::{FlockOperation, flock};
 use thiserror::Error;
 
@@ -170,17 +170,17 @@ impl Book {
         written.inspect_err(|_| drop(fs::remove_file(&fresh)))
     }
 
-    fn costs(&self, site: &str) -> Option<Costs> {
-        let mut costs = Costs::default();
+    fn costs(&self, site: &str) -> Option<KnownCosts> {
+        let mut costs = KnownCosts::default();
         let entries = self.sites.get(site)?;
         // Those that somebody has calibrated, or written there, are his own.
-        let probed = |e: &Entry| e.figure == "copy" && e.origin == Origin::Probed.name();
+        let probed = |e: &Entry| e.figure == "copy" && e.origin == CostOrigin::Probed.name();
         if entries.iter().any(|e| probed(e) && !is_plausible(e.value)) {
             return None;
         }
         for entry in entries {
             // What was assumed is not: it follows anew from what was measured.
-            let origin = [Origin::Probed, Origin::Calibrated];
+            let origin = [CostOrigin::Probed, CostOrigin::Calibrated];
             let Some(origin) = origin.into_iter().find(|o| o.name() == entry.origin) else {
                 continue;
             };
@@ -194,12 +194,14 @@ impl Book {
 
     /// Takes figures in, each in place of the one of the same name and a less or equally sure
     /// origin.
-    fn learn(&mut self, site: &str, costs: &Costs) {
+    fn learn(&mut self, site: &str, costs: &KnownCosts) {
         let entries = self.sites.entry(site.to_owned()).or_default();
         for (transport, name, Figure { value, origin }) in costs.known() {
             let same = |e: &Entry| e.transport == *transport && e.figure == *name;
             let surer = entries.iter().any(|e| {
-                same(e) && e.origin == Origin::Calibrated.name() && *origin != Origin::Calibrated
+                same(e)
+                    && e.origin == CostOrigin::Calibrated.name()
+                    && *origin != CostOrigin::Calibrated
             });
             if !surer {
                 entries.retain(|e| !same(e));
@@ -260,11 +262,11 @@ fn count(ranges: &str) -> u32 {
 
 /// What is known of this machine's costs to one of `ranks` on it. If nothing is, it is measured
 /// now, unless the ranks share processors.
-pub fn known(config: &Config, ranks: u32, shared: bool) -> Costs {
+pub fn known(config: &Config, ranks: u32, shared: bool) -> KnownCosts {
     let quiet = !shared && ranks <= count(&processors());
     // Ranks that are threads ask one after the other.
-    static KNOWN: Mutex<Option<(PathBuf, Costs)>> = Mutex::new(None);
-    let Some(path) = file(config) else { return Costs::default() };
+    static KNOWN: Mutex<Option<(PathBuf, KnownCosts)>> = Mutex::new(None);
+    let Some(path) = file(config) else { return KnownCosts::default() };
     let mut kept = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((from, costs)) = &*kept
         && *from == path
@@ -276,14 +278,14 @@ pub fn known(config: &Config, ranks: u32, shared: bool) -> Costs {
         Ok(book) => book,
         Err(error) => {
             tracing::warn!(%error, "what transports cost is assumed");
-            return Costs::default();
+            return KnownCosts::default();
         }
     };
     let costs = match book.costs(&site) {
         Some(costs) => costs,
         None if quiet => measured(&path, &site),
         // Somebody measures when there is room.
-        None => return Costs::default(),
+        None => return KnownCosts::default(),
     };
     *kept = Some((path, costs.clone()));
     costs
@@ -317,13 +319,13 @@ pub fn writable(path: &Path) -> Result<(), CostFileError> {
 ///
 /// # Errors
 /// When the file is something else than a file of costs, or cannot be read.
-pub fn remembered(config: &Config) -> Result<Costs, CostFileError> {
-    let Some(path) = file(config) else { return Ok(Costs::default()) };
+pub fn remembered(config: &Config) -> Result<KnownCosts, CostFileError> {
+    let Some(path) = file(config) else { return Ok(KnownCosts::default()) };
     Ok(Book::read(&path)?.costs(&site()).unwrap_or_default())
 }
 
 /// What nobody has measured yet, unless somebody has in the meantime.
-fn measured(path: &Path, site: &str) -> Costs {
+fn measured(path: &Path, site: &str) -> KnownCosts {
     let lock = match lock(path) {
         Ok(lock) => Some(lock),
         Err(error) => {
@@ -370,7 +372,7 @@ fn lock(path: &Path) -> std::io::Result<File> {
 ///
 /// # Errors
 /// When the file is something else than a file of costs, or cannot be written.
-pub fn remember(path: &Path, costs: &Costs) -> Result<(), CostFileError> {
+pub fn remember(path: &Path, costs: &KnownCosts) -> Result<(), CostFileError> {
     Book::read(path)?;
     let _lock = lock(path).map_err(CostFileError::access("write", path))?;
     let mut book = Book::read(path)?;
@@ -395,12 +397,12 @@ pub fn forget(path: &Path) -> Result<(), CostFileError> {
 }
 
 /// Measures what one process can measure: a copy, and reading a process's memory by the kernel.
-fn probe() -> Costs {
+fn probe() -> KnownCosts {
     let from = vec![1u8; LONG];
     let mut into = vec![0u8; LONG];
-    let mut costs = Costs::default();
-    let learn = |costs: &mut Costs, transport: &str, figure: &str, value: f64| {
-        costs.learn(transport, figure, Figure { value, origin: Origin::Probed });
+    let mut costs = KnownCosts::default();
+    let learn = |costs: &mut KnownCosts, transport: &str, figure: &str, value: f64| {
+        costs.learn(transport, figure, Figure { value, origin: CostOrigin::Probed });
     };
     let copy = shortest(|| {
         into.copy_from_slice(&from);
@@ -438,8 +440,8 @@ fn is_plausible(copy: f64) -> bool {
 }
 
 /// What one process cannot measure, from what a byte's copy costs.
-fn assume(costs: &mut Costs, copy: f64) {
-    let figure = Figure { value: handover() * copy, origin: Origin::Assumed };
+fn assume(costs: &mut KnownCosts, copy: f64) {
+    let figure = Figure { value: handover() * copy, origin: CostOrigin::Assumed };
     costs.learn("shm", "message.per_byte", figure);
 }
 
@@ -459,7 +461,7 @@ fn shortest(mut run: impl FnMut() -> Option<()>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn figure(value: f64, origin: Origin) -> Figure {
+    fn figure(value: f64, origin: CostOrigin) -> Figure {
         Figure { value, origin }
     }
 
@@ -467,26 +469,29 @@ mod tests {
     fn figures_are_remembered_by_site_and_calibrated_ones_stay() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("deep/costs");
-        let mut costs = Costs::default();
-        costs.learn("shm", "copy", figure(0.5, Origin::Calibrated));
+        let mut costs = KnownCosts::default();
+        costs.learn("shm", "copy", figure(0.5, CostOrigin::Calibrated));
         remember(&path, &costs).unwrap();
-        let mut costs = Costs::default();
-        costs.learn("shm", "copy", figure(0.1, Origin::Probed));
-        costs.learn("shm", "get.required", figure(700.0, Origin::Probed));
+        let mut costs = KnownCosts::default();
+        costs.learn("shm", "copy", figure(0.1, CostOrigin::Probed));
+        costs.learn("shm", "get.required", figure(700.0, CostOrigin::Probed));
         remember(&path, &costs).unwrap();
         let read = Book::read(&path).unwrap().costs(&site()).unwrap();
         let mut known: Vec<_> = read.known().to_vec();
         known.sort_by(|a, b| a.1.cmp(&b.1));
-        assert_eq!(known[0], ("shm".into(), "copy".into(), figure(0.5, Origin::Calibrated)));
-        assert_eq!(known[1], ("shm".into(), "get.required".into(), figure(700.0, Origin::Probed)));
+        assert_eq!(known[0], ("shm".into(), "copy".into(), figure(0.5, CostOrigin::Calibrated)));
+        assert_eq!(
+            known[1],
+            ("shm".into(), "get.required".into(), figure(700.0, CostOrigin::Probed))
+        );
         // What is assumed follows from what is known, and is not remembered.
-        let assumed = figure(0.5 * handover(), Origin::Assumed);
+        let assumed = figure(0.5 * handover(), CostOrigin::Assumed);
         assert_eq!(known[2], ("shm".into(), "message.per_byte".into(), assumed));
         assert_eq!(known.len(), 3);
         assert!(Book::read(&path).unwrap().costs("another machine").is_none());
         // What only an emulator measures is as good as nothing.
-        let mut costs = Costs::default();
-        costs.learn("shm", "copy", figure(22.0, Origin::Probed));
+        let mut costs = KnownCosts::default();
+        costs.learn("shm", "copy", figure(22.0, CostOrigin::Probed));
         forget(&path).unwrap();
         remember(&path, &costs).unwrap();
         assert!(Book::read(&path).unwrap().costs(&site()).is_none());
@@ -528,8 +533,8 @@ mod tests {
         config.set_text("BOWLINE_CALIBRATION", path.to_str().unwrap()).unwrap();
         for text in ["Chapter 1\n", "{\"sites\":{}}", "\n", "bowline costs, version 12\n"] {
             fs::write(&path, text).unwrap();
-            let mut figures = Costs::default();
-            figures.learn("shm", "copy", figure(0.5, Origin::Calibrated));
+            let mut figures = KnownCosts::default();
+            figures.learn("shm", "copy", figure(0.5, CostOrigin::Calibrated));
             let foreign = |error| matches!(error, CostFileError::Foreign { .. });
             assert!(foreign(remember(&path, &figures).unwrap_err()), "{text}");
             assert!(foreign(forget(&path).unwrap_err()), "{text}");
@@ -553,7 +558,7 @@ mod tests {
         config.set_text("BOWLINE_CALIBRATION", below.to_str().unwrap()).unwrap();
         let error = crate::stack::check(&config).unwrap_err().to_string();
         assert!(error.contains("BOWLINE_CALIBRATION"), "{error}");
-        assert!(remember(&below, &Costs::default()).is_err());
+        assert!(remember(&below, &KnownCosts::default()).is_err());
         // Predictions without memory.
         assert!(!measured(&below, "here").known().is_empty());
     }
@@ -564,7 +569,7 @@ mod tests {
         let names: Vec<&str> = costs.known().iter().map(|(_, name, _)| name.as_str()).collect();
         assert!(names.contains(&"copy") && names.contains(&"get.required"), "{names:?}");
         assert!(
-            costs.known().iter().all(|(.., f)| f.value >= 0.0 && f.origin < Origin::Calibrated)
+            costs.known().iter().all(|(.., f)| f.value >= 0.0 && f.origin < CostOrigin::Calibrated)
         );
     }
 }

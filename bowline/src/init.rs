@@ -12,7 +12,7 @@ use bowline_ucp::Worker;
 use rustix::process::Pid;
 use thiserror::Error;
 
-use crate::stack::{self, Place, StackError};
+use crate::stack::{self, RankPlace, StackError};
 use crate::wait::SystemWaiter;
 
 /// How often a rank whose launcher does not report deaths looks for them while it sleeps.
@@ -160,7 +160,7 @@ pub(crate) fn enter(config: &Config) -> Result<Entered, InitError> {
     }
     let spread = size != boot.local_size;
     let early = stack::asks_for_processors(spread, config);
-    let place = Place {
+    let place = RankPlace {
         job: boot.job.clone(),
         local: boot.local_rank,
         rank,

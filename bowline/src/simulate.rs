@@ -32,7 +32,7 @@
 //! in the same way. Nothing is unwound by force, since buffers are in use below.
 //!
 //! # Which memory ranks share
-//! None: each is a host of its own, so that every message goes over the network. [`Job::nodes`] has collectives treat
+//! None: each is a host of its own, so that every message goes over the network. [`SimulatedJob::nodes`] has collectives treat
 //! some ranks as if they were on one node, so that they go in layers.
 
 mod scheduler;
@@ -66,7 +66,7 @@ const JOB: u64 = 1;
 
 /// A simulated job.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct SimulatedJob {
     /// What is printed of it if it has to be given up: how to repeat it, for instance.
     pub label: String,
     /// Ranks.
@@ -83,7 +83,7 @@ pub struct Job {
     pub config: Config,
 }
 
-impl Job {
+impl SimulatedJob {
     /// A job on a network without faults, with the default settings.
     pub fn new(ranks: u32, seed: u64) -> Self {
         Self {
@@ -192,7 +192,7 @@ pub struct Report<R> {
 /// # Errors
 /// When a rank cannot start.
 pub fn run<R: Send>(
-    job: &Job,
+    job: &SimulatedJob,
     rank_main: impl Fn(World) -> R + Sync,
 ) -> Result<Report<R>, SimulateError> {
     let network = Network::new(job.network.clone());
@@ -314,7 +314,7 @@ fn worker(
 
 /// What the thread of a rank starts with.
 struct Start<'a> {
-    job: &'a Job,
+    job: &'a SimulatedJob,
     rank: u32,
     addresses: Arc<[Vec<u8>]>,
     worker: Worker,

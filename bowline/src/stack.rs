@@ -2,7 +2,7 @@
 
 use bowline_base::config::{Config, ConfigError, Descriptor};
 use bowline_base::job::JobMemory;
-use bowline_model::transport::Costs;
+use bowline_model::transport::KnownCosts;
 use bowline_multirail::{MultiRail, Rail};
 use bowline_receive_queue::with_messages;
 use bowline_self::{SelfConfig, SelfIface};
@@ -130,7 +130,7 @@ pub fn area_bytes(config: &Config) -> usize {
 
 /// A rank's place.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct RankPlace {
     /// The node's memory, to which the rank has attached.
     pub job: JobMemory,
     /// Its number on the node.
@@ -145,7 +145,7 @@ pub struct Place {
     pub secret: [u8; 32],
 }
 
-impl Place {
+impl RankPlace {
     /// The place of a rank that is a thread: all of the job are in this process, which draws a
     /// secret once. It has a processor of its own until somebody says otherwise.
     pub fn of_thread(job: &JobMemory, rank: u32) -> Self {
@@ -165,11 +165,11 @@ impl Place {
 ///
 /// # Errors
 /// When one does not open, or [`TRANSPORTS`] names one that does not exist.
-pub fn transports(place: &Place, config: &Config) -> Result<Vec<Box<dyn Iface>>, StackError> {
+pub fn transports(place: &RankPlace, config: &Config) -> Result<Vec<Box<dyn Iface>>, StackError> {
     names(place.spread, config).iter().map(|name| open(name, place, config)).collect()
 }
 
-fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, StackError> {
+fn open(name: &str, place: &RankPlace, config: &Config) -> Result<Box<dyn Iface>, StackError> {
     let opened: (_, Result<Box<dyn Iface>, _>) = match name {
         "self" => ("self", SelfIface::open(SelfConfig::of(config)).map(|lane| Box::new(lane) as _)),
         "shm" => {
@@ -199,10 +199,10 @@ fn open(name: &str, place: &Place, config: &Config) -> Result<Box<dyn Iface>, St
 
 /// The transports that carry messages together, if the setting names some.
 fn rails(
-    place: &Place,
+    place: &RankPlace,
     config: &Config,
     uid: u64,
-    costs: &Costs,
+    costs: &KnownCosts,
 ) -> Result<Option<MultiRail>, StackError> {
     let value = config.get(RAILS);
     let names = rail_names(config);
@@ -232,7 +232,11 @@ fn rails(
 ///
 /// # Errors
 /// When a transport does not open.
-pub fn worker(place: &Place, config: &Config, waiter: SystemWaiter) -> Result<Worker, StackError> {
+pub fn worker(
+    place: &RankPlace,
+    config: &Config,
+    waiter: SystemWaiter,
+) -> Result<Worker, StackError> {
     crate::log::start(config)?;
     check(config)?;
     let mut uid = [0; 8];

@@ -9,7 +9,7 @@ use bowline_base::job::{JobError, JobMemory, JobSpec};
 use bowline_mpi::{CollOptions, Directory, DirectoryError, MpiError, World, WorldParts};
 use thiserror::Error;
 
-use crate::stack::{self, Place, StackError};
+use crate::stack::{self, RankPlace, StackError};
 use crate::wait::{SystemWaiter, processors};
 
 /// Why ranks could not be run as threads.
@@ -170,7 +170,7 @@ fn join(
 ) -> Result<World, ThreadsError> {
     job.attach(rank)?;
     let shared = ranks as usize > processors();
-    let place = Place { shared, ..Place::of_thread(job, rank) };
+    let place = RankPlace { shared, ..RankPlace::of_thread(job, rank) };
     let waiter = SystemWaiter::new(config).beside(job.clone(), rank);
     waiter.policy().share_processors(shared);
     let worker = stack::worker(&place, config, waiter)

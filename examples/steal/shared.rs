@@ -25,7 +25,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use bowline::Member;
 use bowline::base::buffer::RecvBuf;
 use bowline::base::view::View;
-use bowline::ucp::{Memory, RemoteKey, Sent, Worker};
+use bowline::ucp::{MemoryHandle, RemoteKey, Sent, Worker};
 use bowline::uct::{AtomicOp, AtomicWidth};
 
 use crate::tree::NODE_BYTES;
@@ -59,7 +59,7 @@ const fn unpacked(state: u64) -> (u32, u32) {
 #[derive(Debug)]
 pub(crate) struct Stacks<'a> {
     member: &'a Member,
-    own: Memory,
+    own: MemoryHandle,
     /// Where each rank's memory begins, and its key; none for this rank.
     others: Vec<Option<(u64, RemoteKey)>>,
     /// Below this index nothing of the ring is under way to a thief.

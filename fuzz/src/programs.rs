@@ -2,7 +2,7 @@
 
 use bowline_model::coll::tuned::Tuned;
 use bowline_model::fennel::file;
-use bowline_model::fennel::job::{Job, Lengths, RankRecord, Row};
+use bowline_model::fennel::job::{BlockRow, Job, Lengths, RankRecord};
 use bowline_model::fennel::machine::Machine;
 use bowline_model::fennel::network::{Fixed, Pipelined};
 use bowline_model::fennel::program::Program;
@@ -66,8 +66,8 @@ pub(crate) fn records(bytes: &[u8]) {
                 Lengths::Pairs(rows) => {
                     rows.len() == call.ranks as usize
                         && rows.iter().all(|row| match row {
-                            Row::Same(_) => true,
-                            Row::Each(all) => all.len() == rows.len(),
+                            BlockRow::Same(_) => true,
+                            BlockRow::Each(all) => all.len() == rows.len(),
                         })
                 }
                 other => panic!("this target does not know {other:?}"),

@@ -1,6 +1,6 @@
 //! Consumers of queues whose memory a peer scribbles on.
 
-use bowline_base::ring::{self, Consumer, MAX_INLINE, Shape};
+use bowline_base::ring::{self, Consumer, MAX_INLINE, RingShape};
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::words::{HeapWords, LineWords, Words};
 
@@ -25,7 +25,7 @@ pub(crate) fn ring_consumer(bytes: &[u8]) {
     let Some((&first, script)) = bytes.split_first() else {
         return;
     };
-    let shape = Shape { slots: 4 << (first % 3), data: 256 << (first / 3 % 3) };
+    let shape = RingShape { slots: 4 << (first % 3), data: 256 << (first / 3 % 3) };
     let words = HeapWords::new(shape.bytes());
     let mut consumer = ring::init(words.clone(), shape).expect("the shape is a ring's");
     let mut next = 1;
@@ -59,7 +59,7 @@ fn scribble(words: &HeapWords, chunk: &[u8], next: u32) {
 }
 
 /// Takes what there is; returns how many.
-fn receive(consumer: &mut Consumer<HeapWords>, shape: Shape) -> u32 {
+fn receive(consumer: &mut Consumer<HeapWords>, shape: RingShape) -> u32 {
     let most = shape.max_data().max(MAX_INLINE);
     // A slot carries one sequence, so one write can make one message; what more there is, is
     // left of earlier writes.

@@ -3,7 +3,7 @@
 //!
 //! What a protocol is, and what it costs, is said by those who ask.
 
-use crate::transport::{Figure, Origin};
+use crate::transport::{CostOrigin, Figure};
 
 /// A cost over the size of a message, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,12 +14,12 @@ pub struct Line {
     /// For each byte.
     pub per_byte: f64,
     /// The least sure of the figures in it.
-    pub origin: Origin,
+    pub origin: CostOrigin,
 }
 
 impl Line {
     /// Nothing.
-    pub const ZERO: Self = Self { fixed: 0.0, per_byte: 0.0, origin: Origin::Calibrated };
+    pub const ZERO: Self = Self { fixed: 0.0, per_byte: 0.0, origin: CostOrigin::Calibrated };
 
     /// `fixed` at every size, which was computed from `figures`.
     pub fn constant(fixed: f64, figures: &[(&str, Figure)]) -> Self {
@@ -59,8 +59,8 @@ impl Line {
     }
 }
 
-fn least_sure(figures: &[(&str, Figure)]) -> Origin {
-    figures.iter().map(|(_, figure)| figure.origin).min().unwrap_or(Origin::Assumed)
+fn least_sure(figures: &[(&str, Figure)]) -> CostOrigin {
+    figures.iter().map(|(_, figure)| figure.origin).min().unwrap_or(CostOrigin::Assumed)
 }
 
 /// A protocol that can be used for sizes `from..=to`.
@@ -80,7 +80,7 @@ pub struct Candidate<P> {
 /// Sizes that go by one protocol.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Range<P> {
+pub struct SizeRange<P> {
     /// The protocol.
     pub protocol: P,
     /// The first size, in bytes.
@@ -92,10 +92,10 @@ pub struct Range<P> {
     /// And for each byte.
     pub per_byte: f64,
     /// The least sure of the figures in the prediction.
-    pub origin: Origin,
+    pub origin: CostOrigin,
 }
 
-impl<P> Range<P> {
+impl<P> SizeRange<P> {
     /// Predicted nanoseconds of a message of `bytes`.
     pub fn cost(&self, bytes: u64) -> f64 {
         self.fixed + bytes as f64 * self.per_byte
@@ -104,7 +104,7 @@ impl<P> Range<P> {
 
 /// The cheapest candidate for each size, in order of the sizes; of two that cost the same the one that comes
 /// first. Sizes that no candidate has are in no range.
-pub fn cheapest<P: Copy + PartialEq>(candidates: &[Candidate<P>]) -> Vec<Range<P>> {
+pub fn cheapest<P: Copy + PartialEq>(candidates: &[Candidate<P>]) -> Vec<SizeRange<P>> {
     // Between two neighbouring cuts the cheapest stays the same.
     let mut cuts = vec![0];
     for (at, candidate) in candidates.iter().enumerate() {
@@ -118,7 +118,7 @@ pub fn cheapest<P: Copy + PartialEq>(candidates: &[Candidate<P>]) -> Vec<Range<P
     }
     cuts.sort_unstable();
     cuts.dedup();
-    let mut ranges: Vec<Range<P>> = Vec::new();
+    let mut ranges: Vec<SizeRange<P>> = Vec::new();
     for (at, &from) in cuts.iter().enumerate() {
         let to = cuts.get(at + 1).map_or(u64::MAX, |next| next - 1);
         let able = candidates.iter().filter(|one| one.from <= from && to <= one.to);
@@ -134,7 +134,7 @@ pub fn cheapest<P: Copy + PartialEq>(candidates: &[Candidate<P>]) -> Vec<Range<P
             {
                 last.to = to;
             }
-            _ => ranges.push(Range {
+            _ => ranges.push(SizeRange {
                 protocol: best.protocol,
                 from,
                 to,
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_steep_line_is_left_where_a_flat_one_crosses_it() {
-        let line = |fixed, per_byte| Line { fixed, per_byte, origin: Origin::Assumed };
+        let line = |fixed, per_byte| Line { fixed, per_byte, origin: CostOrigin::Assumed };
         let all = [
             Candidate { protocol: 'a', line: line(10.0, 1.0), from: 0, to: 500 },
             Candidate { protocol: 'b', line: line(110.5, 0.5), from: 0, to: 1000 },
@@ -166,10 +166,10 @@ mod tests {
 
     #[test]
     fn constants_of_the_library_leave_the_origin_as_it_is() {
-        let measured = Line { origin: Origin::Calibrated, ..Line::ZERO };
-        let assumed = Line { fixed: 1.0, per_byte: 0.0, origin: Origin::Assumed };
-        assert_eq!(measured.plus_constant(7.0).origin, Origin::Calibrated);
+        let measured = Line { origin: CostOrigin::Calibrated, ..Line::ZERO };
+        let assumed = Line { fixed: 1.0, per_byte: 0.0, origin: CostOrigin::Assumed };
+        assert_eq!(measured.plus_constant(7.0).origin, CostOrigin::Calibrated);
         assert_eq!(measured.plus(assumed).plus_constant(7.0).at(1), 8.0);
-        assert_eq!(measured.plus(assumed).origin, Origin::Assumed);
+        assert_eq!(measured.plus(assumed).origin, CostOrigin::Assumed);
     }
 }

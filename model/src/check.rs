@@ -17,14 +17,14 @@ pub type Contributions = Arc<[Range<u32>]>;
 /// What was proven of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Proof {
+pub struct ScheduleProof {
     /// Messages of all ranks.
     pub messages: u64,
     /// Of each part of the vector, the order in which every rank has combined all contributions.
     pub orders: Vec<Contributions>,
 }
 
-impl Proof {
+impl ScheduleProof {
     /// Whether contributions are combined in the order of ranks.
     pub fn in_order(&self) -> bool {
         self.orders.iter().all(|order| order.len() == 1)
@@ -34,7 +34,7 @@ impl Proof {
 /// What is wrong with a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Flaw {
+pub enum ScheduleFlaw {
     /// A rank waits for a message that is not sent, or is sent one that it does not wait for.
     Unmatched {
         /// The stage.
@@ -65,7 +65,7 @@ pub enum Flaw {
     },
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for ScheduleFlaw {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unmatched { stage, from, to } => {
@@ -87,21 +87,21 @@ impl fmt::Display for Flaw {
     }
 }
 
-impl std::error::Error for Flaw {}
+impl std::error::Error for ScheduleFlaw {}
 
 /// Follows all ranks through a schedule.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn check(schedule: &Schedule) -> Result<Proof, Flaw> {
+/// The first [`ScheduleFlaw`].
+pub fn check(schedule: &Schedule) -> Result<ScheduleProof, ScheduleFlaw> {
     follow((0..schedule.ranks()).map(|rank| schedule.stages(rank)).collect())
 }
 
 /// Follows ranks, whose stages these are.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn follow(ranks: Vec<Vec<Stage>>) -> Result<Proof, Flaw> {
+/// The first [`ScheduleFlaw`].
+pub fn follow(ranks: Vec<Vec<Stage>>) -> Result<ScheduleProof, ScheduleFlaw> {
     let size = ranks.len() as u32;
     let cells = cells(&ranks);
     // Of each rank, what it has of each part of the vector.
@@ -113,7 +113,7 @@ pub fn follow(ranks: Vec<Vec<Stage>>) -> Result<Proof, Flaw> {
         let mut new = Vec::new();
         for (rank, stages) in ranks.iter().enumerate() {
             news(&stages[stage], rank, cells, &values, &mut new)
-                .ok_or(Flaw::Missing { stage, rank: rank as u32 })?;
+                .ok_or(ScheduleFlaw::Missing { stage, rank: rank as u32 })?;
         }
         for (rank, stages) in ranks.iter().enumerate() {
             let Stage { combines, takes, keeps, .. } = &stages[stage];
@@ -132,14 +132,14 @@ pub fn follow(ranks: Vec<Vec<Stage>>) -> Result<Proof, Flaw> {
         let differs = |cell: usize| rank == 0 || value[cell] != values[0][cell];
         for cell in (0..cells as usize).filter(|&cell| differs(cell)) {
             complete(value[cell].as_ref(), size)
-                .map_err(|has| Flaw::Incomplete { rank: rank as u32, has })?;
+                .map_err(|has| ScheduleFlaw::Incomplete { rank: rank as u32, has })?;
         }
     }
     match values.iter().position(|value| *value != values[0]) {
-        Some(rank) => Err(Flaw::Disagreement { rank: rank as u32 }),
+        Some(rank) => Err(ScheduleFlaw::Disagreement { rank: rank as u32 }),
         None => {
             let orders = values.into_iter().next().unwrap_or_default();
-            Ok(Proof { messages, orders: orders.into_iter().flatten().collect() })
+            Ok(ScheduleProof { messages, orders: orders.into_iter().flatten().collect() })
         }
     }
 }
@@ -224,13 +224,13 @@ fn combined(
 }
 
 /// The number of a stage's messages, each of which is sent and received.
-fn matched(ranks: &[Vec<Stage>], stage: usize) -> Result<u64, Flaw> {
+fn matched(ranks: &[Vec<Stage>], stage: usize) -> Result<u64, ScheduleFlaw> {
     // What each rank has to send, by receiver.
     let mut wanted: Vec<Vec<(u32, Part)>> = vec![Vec::new(); ranks.len()];
     for (rank, stages) in (0..).zip(ranks) {
         for Piece { rank: from, part } in stages[stage].receives() {
             let sender = wanted.get_mut(from as usize);
-            sender.ok_or(Flaw::Unmatched { stage, from, to: rank })?.push((rank, part));
+            sender.ok_or(ScheduleFlaw::Unmatched { stage, from, to: rank })?.push((rank, part));
         }
     }
     let mut messages = 0;
@@ -245,7 +245,7 @@ fn matched(ranks: &[Vec<Stage>], stage: usize) -> Result<u64, Flaw> {
                 Some((one, other)) => one.min(other),
                 None => &longer[sent.len().min(wanted.len())],
             };
-            return Err(Flaw::Unmatched { stage, from, to });
+            return Err(ScheduleFlaw::Unmatched { stage, from, to });
         }
         messages += sent.len() as u64;
     }
@@ -266,12 +266,12 @@ mod tests {
         assert_eq!(follow(stages("a2,a2", 4)).unwrap().messages, 8);
         let mut silent = stages("a2,a2", 4);
         silent[2][1].sends.clear();
-        assert_eq!(follow(silent), Err(Flaw::Unmatched { stage: 1, from: 2, to: 0 }));
+        assert_eq!(follow(silent), Err(ScheduleFlaw::Unmatched { stage: 1, from: 2, to: 0 }));
         let mut twice = stages("a2,a2", 4);
         twice.iter_mut().for_each(|stages| stages[1] = stages[0].clone());
-        assert!(matches!(follow(twice), Err(Flaw::Incomplete { rank: 0, .. })));
+        assert!(matches!(follow(twice), Err(ScheduleFlaw::Incomplete { rank: 0, .. })));
         let mut turned = stages("a2,a2", 4);
         turned[3][1].combines.reverse();
-        assert_eq!(follow(turned), Err(Flaw::Disagreement { rank: 3 }));
+        assert_eq!(follow(turned), Err(ScheduleFlaw::Disagreement { rank: 3 }));
     }
 }

@@ -11,7 +11,7 @@ pub(crate) use skew::last_of;
 pub use skew::{choose_under_skew, time_under_skew};
 
 use crate::cost::{Pipelining, factor_cap};
-use crate::schedule::{Schedule, Token};
+use crate::schedule::{JointStage, Schedule};
 
 /// How many merged ranks the busiest sender of an inverse merge serves. (Thesis, equation 5.11.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,16 +28,18 @@ pub fn time(schedule: &Schedule, cost: Pipelining, reading: Reading) -> f64 {
     schedule.tokens().iter().map(|&token| stage_time(token, cost, reading)).sum()
 }
 
-fn stage_time(token: Token, cost: Pipelining, reading: Reading) -> f64 {
+fn stage_time(token: JointStage, cost: Pipelining, reading: Reading) -> f64 {
     match token {
-        Token::Exchange { factor } => cost.multicast(factor - 1),
-        Token::Collapse { .. } => cost.message(),
-        Token::Expand { base, .. } => cost.multicast(base - 1),
-        Token::Merge(merged) | Token::OrderedMerge(merged) => cost.multicast(merged.factor),
-        Token::Split(cut) | Token::Gather(cut) => {
+        JointStage::Exchange { factor } => cost.multicast(factor - 1),
+        JointStage::Collapse { .. } => cost.message(),
+        JointStage::Expand { base, .. } => cost.multicast(base - 1),
+        JointStage::Merge(merged) | JointStage::OrderedMerge(merged) => {
+            cost.multicast(merged.factor)
+        }
+        JointStage::Split(cut) | JointStage::Gather(cut) => {
             f64::from(cut.rounds()) * cost.multicast((cut.factor - 1) / cut.rounds())
         }
-        Token::InverseMerge(merged) => {
+        JointStage::InverseMerge(merged) => {
             let shared_by = match reading {
                 Reading::Groups => merged.groups,
                 Reading::Published => merged.factor,
@@ -50,7 +52,7 @@ fn stage_time(token: Token, cost: Pipelining, reading: Reading) -> f64 {
 /// The order in which factors are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the two published orders")]
-pub enum Order {
+pub enum FactorOrder {
     /// By what a schedule of this factor alone takes.
     ByCost,
     /// The greatest first.
@@ -59,15 +61,15 @@ pub enum Order {
 
 /// The published heuristic: takes out one factor after the other; ranks that leave a rest are merged. `None`
 /// where it ends with a schedule that cannot be: a single factor with merged ranks. (Thesis, algorithm 7.)
-pub fn heuristic(ranks: u32, ratio: f64, order: Order) -> Option<(Vec<u32>, u32)> {
+pub fn heuristic(ranks: u32, ratio: f64, order: FactorOrder) -> Option<(Vec<u32>, u32)> {
     let cap = factor_cap(ratio).min(ranks.max(2));
     let mut factors: Vec<u32> = (2..=cap).collect();
     match order {
-        Order::ByCost => {
+        FactorOrder::ByCost => {
             let price = |factor: u32| (ratio + f64::from(factor) - 1.0) / f64::from(factor).ln();
             factors.sort_by(|&one, &other| price(one).total_cmp(&price(other)));
         }
-        Order::Greatest => factors.reverse(),
+        FactorOrder::Greatest => factors.reverse(),
     }
     greedy(ranks, &factors)
 }
@@ -92,7 +94,7 @@ fn greedy(ranks: u32, factors: &[u32]) -> Option<(Vec<u32>, u32)> {
 }
 
 /// The heuristic's schedule; recursive doubling where it has none.
-pub fn choose(ranks: u32, ratio: f64, order: Order) -> Schedule {
+pub fn choose(ranks: u32, ratio: f64, order: FactorOrder) -> Schedule {
     schedule_of(ranks, heuristic(ranks, ratio, order))
 }
 
@@ -103,7 +105,7 @@ pub fn choose_of(ranks: u32, factors: &[u32]) -> Schedule {
 
 /// What [`choose`] takes in the order of ranks, for operations that are not commutative.
 pub fn choose_in_order(ranks: u32, ratio: f64) -> Schedule {
-    let found = heuristic(ranks, ratio, Order::ByCost);
+    let found = heuristic(ranks, ratio, FactorOrder::ByCost);
     let merged = found.as_ref().filter(|(_, merged)| *merged > 1);
     let in_order =
         merged.and_then(|(factors, merged)| Schedule::merged_in_order(factors, *merged).ok());
@@ -136,7 +138,7 @@ pub fn candidates(ranks: u32, ratio: f64, commutative: bool) -> Vec<Schedule> {
     if ranks < 2 {
         return Schedule::of_factors(&[]).into_iter().collect();
     }
-    for order in [Order::ByCost, Order::Greatest] {
+    for order in [FactorOrder::ByCost, FactorOrder::Greatest] {
         add(choose(ranks, ratio, order));
         if let Some((factors, merged)) = heuristic(ranks, ratio, order) {
             if !commutative {

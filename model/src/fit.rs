@@ -25,7 +25,7 @@ pub mod sizes;
 pub mod table;
 
 use crate::cost::{CostError, Pipelining, best_width, break_even_width, factor_cap};
-use line::Line;
+use line::FittedLine;
 
 /// What was published of puts on a Cray XC30, by shortest times: bytes, alpha_p and alpha_r in ns. (Thesis, table 4.1.)
 pub const PUBLISHED: [(u64, f64, f64); 7] = [
@@ -179,7 +179,7 @@ pub struct SizeFit {
     /// The time that counts for each width, by width.
     pub points: Vec<(u32, f64)>,
     /// The line through them: alpha_p is its intercept, alpha_r its slope.
-    pub line: Line,
+    pub line: FittedLine,
     /// The parameters, or why the line gives none.
     pub cost: Result<Pipelining, CostError>,
 }

@@ -34,13 +34,13 @@ mod token;
 
 use std::fmt;
 
-pub use token::{Cut, Merged, Token};
+pub use token::{Cut, JointStage, Merged};
 
 /// What all ranks do, stage by stage, for some number of ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
     ranks: u32,
-    tokens: Vec<Token>,
+    tokens: Vec<JointStage>,
     /// Of each stage, the ranks of the allreduce that it opens or closes; those of its group for others.
     lengths: Vec<u32>,
 }
@@ -52,11 +52,11 @@ pub enum ScheduleError {
     /// A word that is no stage.
     Word(String),
     /// A stage with a number that it cannot have.
-    Number(Token),
+    Number(JointStage),
     /// A stage that closes what is not open.
-    Place(Token),
+    Place(JointStage),
     /// A stage that opens what is not closed.
-    Unpaired(Token),
+    Unpaired(JointStage),
     /// The stages are for another number of ranks.
     Ranks {
         /// The ranks that they are for.
@@ -92,7 +92,7 @@ impl Schedule {
     ///
     /// # Errors
     /// [`ScheduleError`], when they are no allreduce of so many ranks.
-    pub fn new(ranks: u32, tokens: Vec<Token>) -> Result<Self, ScheduleError> {
+    pub fn new(ranks: u32, tokens: Vec<JointStage>) -> Result<Self, ScheduleError> {
         let (product, lengths) = lengths(&tokens)?;
         if product != u64::from(ranks) {
             return Err(ScheduleError::Ranks { product, ranks });
@@ -121,7 +121,7 @@ impl Schedule {
     pub fn of_factors(factors: &[u32]) -> Result<Self, ScheduleError> {
         let (product, ranks) = core(factors, 0)?;
         debug_assert_eq!(product, ranks);
-        Self::new(ranks, factors.iter().map(|&factor| Token::Exchange { factor }).collect())
+        Self::new(ranks, factors.iter().map(|&factor| JointStage::Exchange { factor }).collect())
     }
 
     /// Exchanges with these factors, of which the first and the last one serve `remainder` ranks more.
@@ -129,7 +129,7 @@ impl Schedule {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn merged(factors: &[u32], remainder: u32) -> Result<Self, ScheduleError> {
-        Self::with_merge(factors, remainder, Token::Merge)
+        Self::with_merge(factors, remainder, JointStage::Merge)
     }
 
     /// The same, in the order of ranks.
@@ -137,21 +137,21 @@ impl Schedule {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn merged_in_order(factors: &[u32], remainder: u32) -> Result<Self, ScheduleError> {
-        Self::with_merge(factors, remainder, Token::OrderedMerge)
+        Self::with_merge(factors, remainder, JointStage::OrderedMerge)
     }
 
     fn with_merge(
         factors: &[u32],
         remainder: u32,
-        merge: fn(Merged) -> Token,
+        merge: fn(Merged) -> JointStage,
     ) -> Result<Self, ScheduleError> {
         let (core, ranks) = core(factors, remainder)?;
         let last = factors.len().saturating_sub(1);
         let merged = |factor: u32| Merged { remainder, groups: core / factor.max(1), factor };
         let token = |(index, &factor): (usize, &u32)| match index {
             0 => merge(merged(factor)),
-            index if index == last => Token::InverseMerge(merged(factor)),
-            _ => Token::Exchange { factor },
+            index if index == last => JointStage::InverseMerge(merged(factor)),
+            _ => JointStage::Exchange { factor },
         };
         Self::new(ranks, factors.iter().enumerate().map(token).collect())
     }
@@ -163,8 +163,8 @@ impl Schedule {
     pub fn split(factors: &[u32], ring: bool) -> Result<Self, ScheduleError> {
         let (_, ranks) = core(factors, 0)?;
         let cut = |&factor: &u32| Cut { factor, ring };
-        let splits = factors.iter().map(cut).map(Token::Split);
-        let gathers = factors.iter().rev().map(cut).map(Token::Gather);
+        let splits = factors.iter().map(cut).map(JointStage::Split);
+        let gathers = factors.iter().rev().map(cut).map(JointStage::Gather);
         Self::new(ranks, splits.chain(gathers).collect())
     }
 
@@ -182,7 +182,7 @@ impl Schedule {
     /// Recursive doubling, with what is beyond a power of two collapsed in pairs.
     pub fn doubling(ranks: u32) -> Self {
         let core = ranks.max(1).ilog2();
-        let tokens = vec![Token::Exchange { factor: 2 }; core as usize];
+        let tokens = vec![JointStage::Exchange { factor: 2 }; core as usize];
         Self::in_pairs(ranks, ranks - (1 << core), tokens).expect("pairs and a power of two")
     }
 
@@ -194,11 +194,11 @@ impl Schedule {
     }
 
     /// These stages; so many ranks more than they are for are collapsed in pairs.
-    fn in_pairs(ranks: u32, rest: u32, mut tokens: Vec<Token>) -> Result<Self, ScheduleError> {
+    fn in_pairs(ranks: u32, rest: u32, mut tokens: Vec<JointStage>) -> Result<Self, ScheduleError> {
         if rest > 0 {
             let threshold = 2 * rest;
-            tokens.insert(0, Token::Collapse { threshold, base: 2 });
-            tokens.push(Token::Expand { threshold, base: 2 });
+            tokens.insert(0, JointStage::Collapse { threshold, base: 2 });
+            tokens.push(JointStage::Expand { threshold, base: 2 });
         }
         Self::new(ranks, tokens)
     }
@@ -209,28 +209,28 @@ impl Schedule {
     }
 
     /// Its stages.
-    pub fn tokens(&self) -> &[Token] {
+    pub fn tokens(&self) -> &[JointStage] {
         &self.tokens
     }
 
     /// Its stages, each with the ranks of the allreduce that it opens or closes, or of its group.
-    pub(crate) fn with_lengths(&self) -> impl Iterator<Item = (Token, u32)> {
+    pub(crate) fn with_lengths(&self) -> impl Iterator<Item = (JointStage, u32)> {
         self.tokens.iter().copied().zip(self.lengths.iter().copied())
     }
 
     /// Whether contributions are combined in the order of ranks, so that an operation need not be commutative.
     pub fn keeps_order(&self) -> bool {
         self.tokens.iter().all(|token| match token {
-            Token::Merge(merged) => merged.remainder <= 1,
+            JointStage::Merge(merged) => merged.remainder <= 1,
             // A part is reduced from where it sets out, around the end.
-            Token::Split(cut) => !cut.ring,
+            JointStage::Split(cut) => !cut.ring,
             _ => true,
         })
     }
 
     /// Whether the vector is cut.
     pub fn splits(&self) -> bool {
-        self.tokens.iter().any(|token| matches!(token, Token::Split(_)))
+        self.tokens.iter().any(|token| matches!(token, JointStage::Split(_)))
     }
 }
 
@@ -243,7 +243,7 @@ fn core(factors: &[u32], remainder: u32) -> Result<(u32, u32), ScheduleError> {
 }
 
 /// The ranks that stages are for, and of each one the ranks of the allreduce that it opens or closes.
-fn lengths(tokens: &[Token]) -> Result<(u64, Vec<u64>), ScheduleError> {
+fn lengths(tokens: &[JointStage]) -> Result<(u64, Vec<u64>), ScheduleError> {
     let mut lengths = vec![0; tokens.len()];
     // What is open: its place, and the ranks of what stands before it.
     let mut open: Vec<(usize, u64)> = Vec::new();
@@ -257,7 +257,7 @@ fn lengths(tokens: &[Token]) -> Result<(u64, Vec<u64>), ScheduleError> {
             ranks = 1;
             continue;
         }
-        if let Token::Exchange { factor } = token {
+        if let JointStage::Exchange { factor } = token {
             lengths[index] = u64::from(factor);
             ranks = ranks.saturating_mul(factor.into());
             continue;
@@ -275,23 +275,25 @@ fn lengths(tokens: &[Token]) -> Result<(u64, Vec<u64>), ScheduleError> {
 }
 
 /// The ranks of an allreduce between two stages, of which `inner` are those of what stands between.
-fn closed(opens: Token, closes: Token, inner: u64) -> Result<u64, ScheduleError> {
+fn closed(opens: JointStage, closes: JointStage, inner: u64) -> Result<u64, ScheduleError> {
     match (opens, closes) {
-        (Token::Split(one), Token::Gather(other)) if one.factor == other.factor => {
+        (JointStage::Split(one), JointStage::Gather(other)) if one.factor == other.factor => {
             Ok(inner.saturating_mul(one.factor.into()))
         }
-        (Token::Collapse { threshold, base }, Token::Expand { threshold: to, base: by })
-            if (threshold, base) == (to, by) =>
-        {
+        (
+            JointStage::Collapse { threshold, base },
+            JointStage::Expand { threshold: to, base: by },
+        ) if (threshold, base) == (to, by) => {
             let blocks = u64::from(threshold / base);
             if inner < blocks {
                 return Err(ScheduleError::Number(opens));
             }
             Ok(inner.saturating_add(blocks * u64::from(base - 1)))
         }
-        (Token::Merge(merge) | Token::OrderedMerge(merge), Token::InverseMerge(inverse))
-            if merge.remainder == inverse.remainder =>
-        {
+        (
+            JointStage::Merge(merge) | JointStage::OrderedMerge(merge),
+            JointStage::InverseMerge(inverse),
+        ) if merge.remainder == inverse.remainder => {
             let groups = (
                 inner.saturating_mul(inverse.factor.into()),
                 inner.saturating_mul(merge.factor.into()),
@@ -308,7 +310,7 @@ fn closed(opens: Token, closes: Token, inner: u64) -> Result<u64, ScheduleError>
     }
 }
 
-impl Token {
+impl JointStage {
     /// Whether the numbers are what they can be, apart from the other stages.
     const fn has_numbers(self) -> bool {
         match self {

@@ -15,7 +15,7 @@ mod part;
 use numbering::Fold;
 pub use part::Part;
 
-use crate::schedule::{Cut, Merged, Schedule, Token};
+use crate::schedule::{Cut, JointStage, Merged, Schedule};
 
 /// A stage of one rank. Its value is sent as it was when the stage began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -178,27 +178,27 @@ impl Walk {
         Stage { sends, combines, part: self.part, keeps: self.part, ..Stage::default() }
     }
 
-    fn step(&mut self, token: Token, length: u32) {
+    fn step(&mut self, token: JointStage, length: u32) {
         match token {
-            Token::Exchange { factor } => {
+            JointStage::Exchange { factor } => {
                 let stage = self.number.map(|number| self.exchange(number, self.mask, factor));
                 self.stages.push(stage.unwrap_or_default());
                 self.mask *= factor;
             }
-            Token::Collapse { base, .. } => {
+            JointStage::Collapse { base, .. } => {
                 let outside = self.number;
                 self.enter(token, length);
                 let stage = outside.map(|number| self.collapse(number, base)).unwrap_or_default();
                 self.stages.push(stage);
             }
-            Token::Merge(merged) | Token::OrderedMerge(merged) => {
+            JointStage::Merge(merged) | JointStage::OrderedMerge(merged) => {
                 let outside = self.number;
                 self.enter(token, length);
                 let stage = outside.map(|number| self.merge(number, merged)).unwrap_or_default();
                 self.stages.push(stage);
                 self.mask *= merged.factor;
             }
-            Token::Split(cut) => {
+            JointStage::Split(cut) => {
                 self.enter(token, length);
                 match self.number {
                     Some(number) => self.split(number, cut),
@@ -206,7 +206,7 @@ impl Walk {
                 }
                 self.mask *= cut.factor;
             }
-            Token::Gather(cut) => {
+            JointStage::Gather(cut) => {
                 let open = self.open.pop().expect("a schedule closes what is open");
                 match self.number {
                     Some(number) => self.gather(number, open, cut),
@@ -214,12 +214,12 @@ impl Walk {
                 }
                 self.part = open.part;
             }
-            Token::Expand { base, .. } => {
+            JointStage::Expand { base, .. } => {
                 let open = *self.open.last().expect("a schedule closes what is open");
                 let stage = open.number.map(|number| self.expand(number, base));
                 self.leave(stage, length);
             }
-            Token::InverseMerge(merged) => {
+            JointStage::InverseMerge(merged) => {
                 let open = *self.open.last().expect("a schedule closes what is open");
                 let stage = open.number.map(|number| self.inverse_merge(number, open, merged));
                 self.leave(stage, length);
@@ -232,7 +232,7 @@ impl Walk {
         self.stages.resize_with(all, Stage::default);
     }
 
-    fn enter(&mut self, token: Token, length: u32) {
+    fn enter(&mut self, token: JointStage, length: u32) {
         let Self { mask, number, part, .. } = *self;
         let fold = Fold::of(token, mask, length);
         self.open.push(Open { mask, number, part, fold });

@@ -14,7 +14,7 @@
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Origin {
+pub enum CostOrigin {
     /// It came with the library: true of some machine, not of this one.
     Assumed,
     /// Measured on this machine by one process.
@@ -23,7 +23,7 @@ pub enum Origin {
     Calibrated,
 }
 
-impl Origin {
+impl CostOrigin {
     /// One word.
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,18 +40,18 @@ pub struct Figure {
     /// How much.
     pub value: f64,
     /// From where.
-    pub origin: Origin,
+    pub origin: CostOrigin,
 }
 
 impl Figure {
     /// One that nobody has measured here.
     pub const fn assumed(value: f64) -> Self {
-        Self { value, origin: Origin::Assumed }
+        Self { value, origin: CostOrigin::Assumed }
     }
 
     /// Replaces the figure by one of the same or a better origin. What is no cost (negative, not a
     /// number) is not taken: a fit through noise can give it.
-    pub fn learn(&mut self, value: f64, origin: Origin) {
+    pub fn learn(&mut self, value: f64, origin: CostOrigin) {
         if value.is_finite() && value >= 0.0 && origin >= self.origin {
             *self = Self { value, origin };
         }
@@ -178,12 +178,12 @@ impl TransportCosts {
 
 /// What is known of the transports of a machine beside what is assumed.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Costs {
+pub struct KnownCosts {
     /// Provider, name of the figure, the figure.
     known: Vec<(String, String, Figure)>,
 }
 
-impl Costs {
+impl KnownCosts {
     /// Takes note of a figure of a provider, by the names of [`TransportCosts::figures`].
     pub fn learn(&mut self, provider: &str, name: &str, figure: Figure) {
         self.known.push((provider.to_owned(), name.to_owned(), figure));
@@ -223,19 +223,19 @@ mod tests {
 
     #[test]
     fn better_figures_replace_worse_ones_only() {
-        let mut costs = Costs::default();
+        let mut costs = KnownCosts::default();
         let figure = |value, origin| Figure { value, origin };
-        costs.learn("shm", "get.required", figure(700.0, Origin::Calibrated));
-        costs.learn("shm", "get.required", figure(300.0, Origin::Probed));
-        costs.learn("shm", "copy", figure(-1.0, Origin::Calibrated));
-        costs.learn("shm", "put.per_byte", figure(f64::NAN, Origin::Calibrated));
-        costs.learn("shm", "no.such", figure(1.0, Origin::Calibrated));
-        costs.learn("tcp", "copy", figure(9.0, Origin::Probed));
+        costs.learn("shm", "get.required", figure(700.0, CostOrigin::Calibrated));
+        costs.learn("shm", "get.required", figure(300.0, CostOrigin::Probed));
+        costs.learn("shm", "copy", figure(-1.0, CostOrigin::Calibrated));
+        costs.learn("shm", "put.per_byte", figure(f64::NAN, CostOrigin::Calibrated));
+        costs.learn("shm", "no.such", figure(1.0, CostOrigin::Calibrated));
+        costs.learn("tcp", "copy", figure(9.0, CostOrigin::Probed));
         let of = costs.of("shm", false);
-        assert_eq!(of.get.required, figure(700.0, Origin::Calibrated));
-        assert_eq!(of.copy.origin, Origin::Assumed);
+        assert_eq!(of.get.required, figure(700.0, CostOrigin::Calibrated));
+        assert_eq!(of.copy.origin, CostOrigin::Assumed);
         assert_eq!(of.put, TransportCosts::assumed("shm", false).put);
-        assert_eq!(costs.of("tcp", true).copy, figure(9.0, Origin::Probed));
+        assert_eq!(costs.of("tcp", true).copy, figure(9.0, CostOrigin::Probed));
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
         let names: Vec<String> = costs.figures().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names.len(), 10);
         for (at, name) in names.iter().enumerate() {
-            costs.figure_mut(name).unwrap().learn(at as f64, Origin::Probed);
+            costs.figure_mut(name).unwrap().learn(at as f64, CostOrigin::Probed);
         }
         let values: Vec<f64> = costs.figures().into_iter().map(|(_, f)| f.value).collect();
         assert_eq!(values, (0..names.len()).map(|at| at as f64).collect::<Vec<_>>());

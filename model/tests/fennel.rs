@@ -5,8 +5,8 @@ use bowline_model::fennel::eliminate::{Elimination, eliminate};
 use bowline_model::fennel::generate::{
     Computes, allreduce, allreduce_after, allreduce_with, multicast, ping_pong, stages,
 };
-use bowline_model::fennel::instrument::{Bandwidth, Recorder, Skew, Utilisation};
-use bowline_model::fennel::latency::{Delayed, Latency, LatencyDistribution, Random};
+use bowline_model::fennel::instrument::{Bandwidth, Skew, TraceRecorder, Utilisation};
+use bowline_model::fennel::latency::{Delayed, Latency, LatencyDistribution, RandomLatency};
 use bowline_model::fennel::machine::{Machine, RunError};
 use bowline_model::fennel::network::{Blocking, Fixed, Hockney, LogGp, Noisy, PerByte, Pipelined};
 use bowline_model::fennel::program::{Act, Program};
@@ -62,7 +62,7 @@ fn published(
     computes: Computes,
 ) -> (f64, Vec<f64>, Vec<bool>) {
     let schedule = Schedule::parse(ranks, text).unwrap();
-    let (mut skew, mut recorder) = (Skew::new(ranks), Recorder::default());
+    let (mut skew, mut recorder) = (Skew::new(ranks), TraceRecorder::default());
     let program = allreduce_with(&schedule, bytes, computes);
     let time = CHAPTER_5.clone().run(&program, &mut [&mut skew, &mut recorder]).unwrap();
     let mut sent_last = vec![false; ranks as usize];
@@ -142,7 +142,7 @@ fn any_begins_with_the_first_and_concurrent_does_not_occupy() {
     let long = program.add_concurrent(0, Act::Sleep(1000.0), &[start]);
     let short = program.add_concurrent(0, Act::Sleep(10.0), &[start]);
     program.add_any(0, Act::Compute(0), 1, &[short, long]);
-    let mut recorder = Recorder::default();
+    let mut recorder = TraceRecorder::default();
     let time = CHAPTER_5.clone().run(&program, &mut [&mut recorder]).unwrap();
     assert!(near(time, 1000.0));
     let computed = recorder.tasks.iter().find(|ran| ran.task.act == Act::Compute(0)).unwrap();
@@ -156,7 +156,7 @@ fn any_takes_the_first_to_end_whatever_was_looked_at_first() {
     let long = program.add_concurrent(0, Act::Sleep(1000.0), &[start]);
     let short = program.add_concurrent(0, Act::Sleep(10.0), &[start]);
     program.add_any(0, Act::Compute(0), 1, &[long, short]);
-    let mut recorder = Recorder::default();
+    let mut recorder = TraceRecorder::default();
     CHAPTER_5.clone().run(&program, &mut [&mut recorder]).unwrap();
     let computed = recorder.tasks.iter().find(|ran| ran.task.act == Act::Compute(0)).unwrap();
     assert!(near(computed.start, 10.0), "{computed:?}");
@@ -209,7 +209,7 @@ fn noise_is_the_same_with_the_same_seed() {
 #[test]
 fn a_picture_has_a_bar_for_each_task_and_a_line_for_each_message() {
     let program = allreduce(&Schedule::doubling(4), 8);
-    let (mut recorder, mut busy) = (Recorder::default(), Utilisation::new(4));
+    let (mut recorder, mut busy) = (TraceRecorder::default(), Utilisation::new(4));
     CHAPTER_5.clone().run(&program, &mut [&mut recorder, &mut busy]).unwrap();
     let svg = timeline(4, &recorder.tasks).svg();
     assert_eq!(svg.matches("<rect").count(), 16, "8 messages and 8 computations");
@@ -231,7 +231,7 @@ fn messages_are_matched_in_order_by_pair_and_tag() {
     let seventh = program.add(1, Act::Recv { from: 0, tag: 7 }, &[eighth]);
     let last = program.add(1, Act::Recv { from: 0, tag: 7 }, &[seventh]);
     program.add(1, send(0, 7), &[last]);
-    let mut recorder = Recorder::default();
+    let mut recorder = TraceRecorder::default();
     let end = CHAPTER_5.clone().run(&program, &mut [&mut recorder]).unwrap();
     let start = |id| recorder.tasks.iter().find(|ran| ran.id == Some(id)).unwrap().start;
     assert!(near(start(eighth), 700.0) && near(start(seventh), 700.0) && near(start(last), 800.0));
@@ -303,7 +303,7 @@ fn latencies_are_distributed_as_they_are_said_to_be() {
         (LatencyDistribution::Normal { mean: 0.0, deviation: 100.0 }, 79.79, 60.28, 0.0, infinite),
         (samples, 200.0, 100.0, 100.0, 300.0),
     ] {
-        let mut latency = Random::new(distribution.clone().checked().unwrap(), 3);
+        let mut latency = RandomLatency::new(distribution.clone().checked().unwrap(), 3);
         let drawn: Vec<f64> =
             (0..40_000).map(|i| latency.flight(i % 7, 0, 500.0) - 500.0).collect();
         let count = drawn.len() as f64;
@@ -342,7 +342,7 @@ fn ranks_far_apart_wait_longer() {
     let mut program = Program::new(2);
     let get = program.add(0, Act::Get { from: 1, bytes: 0 }, &[]);
     program.add(0, Act::Compute(0), &[get]);
-    let latency = Random::new(LatencyDistribution::Constant(30.0), 0);
+    let latency = RandomLatency::new(LatencyDistribution::Constant(30.0), 0);
     let network = Delayed { network: Pipelined::CHAPTER_5, latency };
     let time = Machine { network, compute: Fixed(10.0) }.run(&program, &mut []).unwrap();
     assert!(near(time, 610.0 + 2.0 * 30.0), "there and back: {time}");

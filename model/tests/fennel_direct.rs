@@ -6,12 +6,14 @@ use bowline_model::coll::{allgather, allreduce, alltoall, barrier, bcast, blocks
 use bowline_model::fennel::generate;
 use bowline_model::fennel::instrument::{Bandwidth, Skew, Utilisation};
 use bowline_model::fennel::machine::{Machine, RunError};
-use bowline_model::fennel::network::{Compute, Fixed, LogGp, Network, Noisy, PerByte, Pipelined};
+use bowline_model::fennel::network::{
+    Compute, Fixed, LogGp, NetworkModel, Noisy, PerByte, Pipelined,
+};
 use bowline_model::fennel::source::{Stated, StepSource, Stopped, Walk, write_down};
 use bowline_model::schedule::Schedule;
 
 /// Runs both ways, which must come to the same, and says when all was done.
-fn both<N: Network + Clone, C: Compute + Clone>(
+fn both<N: NetworkModel + Clone, C: Compute + Clone>(
     machine: &Machine<N, C>,
     source: &(impl StepSource + ?Sized),
 ) -> f64 {

@@ -3,7 +3,7 @@
 use bowline_model::coll::forms::Barrier;
 use bowline_model::coll::{barrier, plan::Place};
 use bowline_model::fennel::instrument::Bandwidth;
-use bowline_model::fennel::job::{Collective, Job, JobRecordError, Lengths, RankRecord, Row};
+use bowline_model::fennel::job::{BlockRow, Collective, Job, JobRecordError, Lengths, RankRecord};
 use bowline_model::fennel::machine::{Machine, RunError};
 use bowline_model::fennel::network::{Fixed, Pipelined};
 use bowline_model::fennel::source::{Stated, StepSource, Walk};
@@ -247,7 +247,7 @@ fn lengths_of_blocks_are_those_of_all_members() {
     assert_eq!(two("reduce_scatter", [8, 8], own, 3), (8, of(&[7, 1]), true));
     assert_eq!(two("reduce_scatter", [8, 8], [""; 2], 2), (8, Lengths::Even, false));
     let sent = [",\"to\":[4]", ",\"to\":[2,0]"];
-    let pairs = Lengths::Pairs(vec![Row::Same(4), Row::Each(vec![2, 0])]);
+    let pairs = Lengths::Pairs(vec![BlockRow::Same(4), BlockRow::Each(vec![2, 0])]);
     assert_eq!(two("alltoallv", [8, 2], sent, 3), (5, pairs, true));
     assert_eq!(two("alltoallv", [8, 2], [sent[0], ""], 3), (5, Lengths::Even, true));
     assert_eq!(two("bcast", [8, 8], [""; 2], 3), (8, Lengths::Even, true));

@@ -1,7 +1,7 @@
 //! The file that keeps fits: what is written is read, and what is no table is refused with the reason.
 
 use bowline_model::cost::Pipelining;
-use bowline_model::fit::table::{Entry, FitTable, Origin, Row, TableError};
+use bowline_model::fit::table::{Entry, FitTable, ParameterOrigin, Row, TableError};
 use bowline_model::fit::{Multicast, Samples, Statistic, fit};
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn fits_are_kept_by_site_and_transport_and_read_again() {
     let table = FitTable::parse(table.text().unwrap().as_bytes()).unwrap();
     assert_eq!(table.entries().len(), 2);
     let found = table.find("here", "shm").unwrap();
-    assert_eq!((found, found.origin()), (&measured("shm"), Origin::Measured));
+    assert_eq!((found, found.origin()), (&measured("shm"), ParameterOrigin::Measured));
     let by_size = found.by_size().unwrap();
     let cost = by_size.at(8).unwrap();
     assert!((cost.pipelining - 100.0).abs() < 1e-9 && (cost.required - 10.0).abs() < 1e-9);
@@ -45,7 +45,7 @@ fn fits_are_kept_by_site_and_transport_and_read_again() {
 #[test]
 fn what_was_published_is_marked_as_assumed_and_gives_way() {
     let assumed = Entry::published("here", "shm");
-    assert_eq!(assumed.origin(), Origin::Assumed);
+    assert_eq!(assumed.origin(), ParameterOrigin::Assumed);
     let short = assumed.by_size().unwrap().at(8).unwrap();
     let archer = Pipelining::ARCHER;
     assert_eq!(
@@ -99,7 +99,12 @@ fn nothing_is_written_that_would_be_refused() {
     table.learn(empty("here", "shm"));
     assert!(table.text().unwrap_err().to_string().contains("no size"));
     let mut bad = measured("shm");
-    bad.sizes.push(Row { size: 9, pipelining: f64::NAN, required: 1.0, origin: Origin::Measured });
+    bad.sizes.push(Row {
+        size: 9,
+        pipelining: f64::NAN,
+        required: 1.0,
+        origin: ParameterOrigin::Measured,
+    });
     table.learn(bad);
     assert!(table.text().is_err());
 }
@@ -110,7 +115,7 @@ proptest! {
     fn bytes_do_no_harm(at in 0..2000_usize, byte in any::<u8>(), p in 0.0..1e9_f64, r in 0.0..1e9_f64) {
         let mut table = FitTable::default();
         let mut entry = empty("a \"site\"; 3", "tcp");
-        entry.sizes.push(Row { size: 8, pipelining: p, required: r, origin: Origin::Measured });
+        entry.sizes.push(Row { size: 8, pipelining: p, required: r, origin: ParameterOrigin::Measured });
         table.learn(entry);
         let mut text = table.text().unwrap().into_bytes();
         prop_assert_eq!(&FitTable::parse(&text).unwrap(), &table);

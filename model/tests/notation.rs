@@ -6,17 +6,17 @@ use std::collections::HashMap;
 use bowline_model::check::check;
 use bowline_model::choice::candidates;
 use bowline_model::coll::prove;
-use bowline_model::schedule::{Cut, Merged, Schedule, Token};
+use bowline_model::schedule::{Cut, JointStage, Merged, Schedule};
 
 /// Lists of stages for a number of ranks, with what opens and closes up to so many levels deep.
 #[derive(Default)]
 struct Grammar {
-    known: HashMap<(u32, u32, bool), Vec<Vec<Token>>>,
+    known: HashMap<(u32, u32, bool), Vec<Vec<JointStage>>>,
 }
 
 impl Grammar {
     /// All of a number of ranks; with collapses and merges if `folds`.
-    fn all(&mut self, ranks: u32, levels: u32, folds: bool) -> Vec<Vec<Token>> {
+    fn all(&mut self, ranks: u32, levels: u32, folds: bool) -> Vec<Vec<JointStage>> {
         if ranks == 1 {
             return vec![Vec::new()];
         }
@@ -35,26 +35,29 @@ impl Grammar {
     }
 
     /// All allreduces of so many ranks that count as one factor.
-    fn section(&mut self, ranks: u32, levels: u32, folds: bool) -> Vec<Vec<Token>> {
-        let mut all = vec![vec![Token::Exchange { factor: ranks }]];
+    fn section(&mut self, ranks: u32, levels: u32, folds: bool) -> Vec<Vec<JointStage>> {
+        let mut all = vec![vec![JointStage::Exchange { factor: ranks }]];
         if levels == 0 {
             return all;
         }
-        let mut around = |before: Token, inner: &[Vec<Token>], after: Token| {
+        let mut around = |before: JointStage, inner: &[Vec<JointStage>], after: JointStage| {
             all.extend(inner.iter().map(|inner| [&[before], &**inner, &[after]].concat()));
         };
         for factor in (2..=ranks).filter(|factor| ranks.is_multiple_of(*factor)) {
             let inner = self.all(ranks / factor, levels - 1, folds);
             for ring in [false, true] {
                 let cut = Cut { factor, ring };
-                around(Token::Split(cut), &inner, Token::Gather(cut));
+                around(JointStage::Split(cut), &inner, JointStage::Gather(cut));
             }
         }
         for base in 2..=if folds { ranks } else { 1 } {
             for threshold in (base..=ranks).step_by(base as usize) {
                 let left = ranks - threshold / base * (base - 1);
                 let inner = self.all(left, levels - 1, folds);
-                let ends = (Token::Collapse { threshold, base }, Token::Expand { threshold, base });
+                let ends = (
+                    JointStage::Collapse { threshold, base },
+                    JointStage::Expand { threshold, base },
+                );
                 around(ends.0, &inner, ends.1);
             }
         }
@@ -64,8 +67,12 @@ impl Grammar {
             for first in (2..=core / 2).filter(|first| core.is_multiple_of(*first)) {
                 for last in (2..=core / first).filter(|last| (core / first).is_multiple_of(*last)) {
                     let inner = self.all(core / first / last, levels - 1, folds);
-                    for before in [Token::Merge, Token::OrderedMerge] {
-                        around(before(merged(first)), &inner, Token::InverseMerge(merged(last)));
+                    for before in [JointStage::Merge, JointStage::OrderedMerge] {
+                        around(
+                            before(merged(first)),
+                            &inner,
+                            JointStage::InverseMerge(merged(last)),
+                        );
                     }
                 }
             }

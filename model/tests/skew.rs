@@ -1,6 +1,6 @@
 //! Schedules for ranks that are late for their stages: the model's order against the simulator's.
 
-use bowline_model::choice::{Order, Reading, choose, choose_under_skew, time_under_skew};
+use bowline_model::choice::{FactorOrder, Reading, choose, choose_under_skew, time_under_skew};
 use bowline_model::cost::Pipelining;
 use bowline_model::fennel::generate::allreduce_after;
 use bowline_model::fennel::machine::Machine;
@@ -41,7 +41,7 @@ fn late_ranks_want_fewer_stages_in_the_model_and_in_the_simulator() {
     let skew = 3000.0;
     // At 64 ranks the published measurement had fewer stages than the model without skew.
     for (ranks, prompt, late) in [(64, "a4,a4,a4", "a8,a8"), (81, "a3,a3,a3,a3", "a9,a9")] {
-        assert_eq!(choose(ranks, COST.ratio(), Order::ByCost).to_string(), prompt);
+        assert_eq!(choose(ranks, COST.ratio(), FactorOrder::ByCost).to_string(), prompt);
         let chosen = choose_under_skew(ranks, COST.ratio(), skew / COST.required);
         assert_eq!(chosen.to_string(), late, "{ranks}");
         let [few, many] = [late, prompt].map(|text| Schedule::parse(ranks, text).unwrap());

@@ -2,10 +2,11 @@
 
 use bowline_model::check::{check, follow};
 use bowline_model::choice::{
-    Order, Reading, Search, choose, choose_in_order, choose_of, choose_under_skew, heuristic, time,
+    FactorOrder, Reading, Search, choose, choose_in_order, choose_of, choose_under_skew, heuristic,
+    time,
 };
 use bowline_model::cost::Pipelining;
-use bowline_model::schedule::{Merged, Schedule, Token};
+use bowline_model::schedule::{JointStage, Merged, Schedule};
 
 /// The ratio that chapter 5 of the thesis computes with.
 const RATIO: f64 = 2.911;
@@ -67,7 +68,7 @@ fn the_heuristic_gives_what_it_gave() {
     ];
     for &(ranks, factors, merged) in expected {
         assert_eq!(
-            heuristic(ranks, RATIO, Order::ByCost),
+            heuristic(ranks, RATIO, FactorOrder::ByCost),
             Some((factors.to_vec(), merged)),
             "{ranks}"
         );
@@ -77,8 +78,8 @@ fn the_heuristic_gives_what_it_gave() {
 #[test]
 fn a_single_factor_takes_in_nobody() {
     // Published, 13 ranks end with 12 in one factor and 1 merged, which is no schedule.
-    assert_eq!(heuristic(13, RATIO, Order::Greatest), None);
-    assert_eq!(choose(13, RATIO, Order::Greatest), Schedule::doubling(13));
+    assert_eq!(heuristic(13, RATIO, FactorOrder::Greatest), None);
+    assert_eq!(choose(13, RATIO, FactorOrder::Greatest), Schedule::doubling(13));
 }
 
 #[test]
@@ -161,7 +162,7 @@ fn table_5_2_has_the_ranks_for_which_the_heuristic_is_not_the_best() {
     let mut search = Search::new(CHAPTER_5, Reading::Published);
     let mut found = Vec::new();
     for ranks in 2..50 {
-        let efficiency = efficiency(&mut search, ranks, &choose(ranks, RATIO, Order::ByCost));
+        let efficiency = efficiency(&mut search, ranks, &choose(ranks, RATIO, FactorOrder::ByCost));
         if efficiency < 99.95 {
             found.push((ranks, (efficiency * 10.0).round() / 10.0));
         }
@@ -188,7 +189,7 @@ fn the_heuristic_is_as_good_as_published() {
         let schedules = [
             Schedule::doubling(ranks),
             choose_of(ranks, &greatest_first),
-            choose(ranks, ratio, Order::ByCost),
+            choose(ranks, ratio, FactorOrder::ByCost),
         ];
         for (sum, schedule) in all.iter_mut().zip(&schedules) {
             *sum += least / time(schedule, cost, Reading::Published);
@@ -238,10 +239,10 @@ fn every_schedule_of_up_to_40_ranks_is_an_allreduce() {
                 let threshold = blocks * base;
                 let working = ranks - threshold + blocks;
                 for factors in factorings(working) {
-                    let exchange = factors.iter().map(|&factor| Token::Exchange { factor });
-                    let mut tokens = vec![Token::Collapse { threshold, base }];
+                    let exchange = factors.iter().map(|&factor| JointStage::Exchange { factor });
+                    let mut tokens = vec![JointStage::Collapse { threshold, base }];
                     tokens.extend(exchange);
-                    tokens.push(Token::Expand { threshold, base });
+                    tokens.push(JointStage::Expand { threshold, base });
                     prove(Schedule::new(ranks, tokens).unwrap());
                 }
             }
@@ -338,7 +339,7 @@ fn what_the_heuristic_gives_is_among_the_schedules_that_are_proven() {
     for ranks in (2..=512).step_by(3) {
         let all = given_by_heuristic(ranks);
         for ratio in [0.2, 1.2, 2.316, RATIO, 5.0, 40.0, 1000.0] {
-            let orders = [Order::ByCost, Order::Greatest];
+            let orders = [FactorOrder::ByCost, FactorOrder::Greatest];
             let chosen = orders.map(|order| choose(ranks, ratio, order)).into_iter();
             let late = [0.1, 2.0, 30.0].map(|skew| choose_under_skew(ranks, ratio, skew));
             for schedule in chosen.chain(late).chain([choose_in_order(ranks, ratio)]) {
@@ -359,6 +360,9 @@ fn a_rank_of_a_million_is_there_at_once() {
 fn merged_ranks_that_all_go_to_one_group_are_still_right() {
     // What the published text warns of for its cost, and not for its result.
     let merged = Merged { remainder: 3, groups: 1, factor: 4 };
-    assert!(Schedule::new(7, vec![Token::Merge(merged), Token::InverseMerge(merged)]).is_err());
+    assert!(
+        Schedule::new(7, vec![JointStage::Merge(merged), JointStage::InverseMerge(merged)])
+            .is_err()
+    );
     assert!(follow(Vec::new()).is_ok());
 }

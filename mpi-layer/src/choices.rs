@@ -6,14 +6,14 @@
 
 use std::cell::OnceCell;
 
-use bowline_model::coll::choice::Shape;
+use bowline_model::coll::choice::ChoiceInput;
 use bowline_model::coll::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
 use bowline_model::coll::layers::Layered;
 use bowline_model::coll::nodes::Nodes;
 use bowline_model::coll::price::{
-    Algorithm, AllreduceForm, Limits, OpClass, Operands, Priced, Prices, Staged,
+    Algorithm, AllreduceForm, OpClass, Priced, Prices, ReductionOperands, SizeLimits, Staged,
 };
 use bowline_model::coll::reduce_scatter;
 use bowline_model::coll::tuned::Tuned;
@@ -46,7 +46,7 @@ pub(crate) struct Choice<W> {
 pub(crate) struct Allreduces {
     /// With their names.
     pub(crate) algorithms: Vec<(AllreduceAlgorithm, String)>,
-    pub(crate) by_length: Limits<Choice<usize>>,
+    pub(crate) by_length: SizeLimits<Choice<usize>>,
 }
 
 /// What is chosen for operations, as they come: a list, since programs have few of them. Prices know few widths, which
@@ -56,7 +56,7 @@ pub(crate) struct ByOperands<T>(OnceCell<Box<OfOperands<T>>>);
 
 #[derive(Debug)]
 pub(crate) struct OfOperands<T> {
-    operands: Operands,
+    operands: ReductionOperands,
     value: T,
     next: ByOperands<T>,
 }
@@ -68,7 +68,7 @@ impl<T> ByOperands<T> {
 
     /// What is chosen for an operation, which `make` finds when it comes first.
     #[inline]
-    pub(crate) fn get(&self, operands: Operands, make: impl Fn() -> T) -> &T {
+    pub(crate) fn get(&self, operands: ReductionOperands, make: impl Fn() -> T) -> &T {
         let mut at = self;
         loop {
             let entry = at.0.get_or_init(|| {
@@ -85,7 +85,7 @@ impl<T> ByOperands<T> {
 /// What choices depend on beside lengths, at all ranks the same.
 #[derive(Debug)]
 pub(crate) struct Basis {
-    pub(crate) shape: Shape,
+    pub(crate) shape: ChoiceInput,
     /// What prices are made of, if the job has costs.
     pub(crate) prices: Option<Prices>,
     pub(crate) wanted: Wanted,
@@ -100,19 +100,19 @@ pub(crate) struct Basis {
 pub(crate) struct Chosen {
     pub(crate) basis: Basis,
     pub(crate) barrier: Choice<Algorithm<Barrier>>,
-    pub(crate) bcast: OnceCell<Limits<Choice<Algorithm<Bcast>>>>,
-    pub(crate) reduce: ByOperands<Limits<Choice<Algorithm<Reduce>>>>,
+    pub(crate) bcast: OnceCell<SizeLimits<Choice<Algorithm<Bcast>>>>,
+    pub(crate) reduce: ByOperands<SizeLimits<Choice<Algorithm<Reduce>>>>,
     pub(crate) allreduce: ByOperands<Allreduces>,
-    pub(crate) gather: OnceCell<Limits<Choice<Algorithm<Tree>>>>,
-    pub(crate) scatter: OnceCell<Limits<Algorithm<Tree>>>,
-    pub(crate) allgather: OnceCell<Limits<Choice<Algorithm<Allgather>>>>,
+    pub(crate) gather: OnceCell<SizeLimits<Choice<Algorithm<Tree>>>>,
+    pub(crate) scatter: OnceCell<SizeLimits<Algorithm<Tree>>>,
+    pub(crate) allgather: OnceCell<SizeLimits<Choice<Algorithm<Allgather>>>>,
     /// By how much longer the longest block is than the mean one, in powers of two.
-    pub(crate) allgatherv: [OnceCell<Limits<Allgather>>; SPREADS],
-    pub(crate) alltoall: OnceCell<Limits<Choice<Algorithm<Alltoall>>>>,
+    pub(crate) allgatherv: [OnceCell<SizeLimits<Allgather>>; SPREADS],
+    pub(crate) alltoall: OnceCell<SizeLimits<Choice<Algorithm<Alltoall>>>>,
     pub(crate) alltoallv: OnceCell<u32>,
-    pub(crate) reduce_scatter: ByOperands<Limits<Choice<Algorithm<ReduceScatter>>>>,
+    pub(crate) reduce_scatter: ByOperands<SizeLimits<Choice<Algorithm<ReduceScatter>>>>,
     /// With the own vector, and without it.
-    pub(crate) scan: [ByOperands<Limits<Algorithm<Scan>>>; 2],
+    pub(crate) scan: [ByOperands<SizeLimits<Algorithm<Scan>>>; 2],
     /// What has taken the place of these. They stay, since a collective that has begun goes by them.
     pub(crate) next: OnceCell<Box<Self>>,
 }
@@ -211,7 +211,11 @@ impl Basis {
         self.choose(asked, (Staged::Bcast, bytes, NO_OP), |prices| prices.bcasts(bytes), table)
     }
 
-    pub(crate) fn reduce(&self, bytes: usize, operands: Operands) -> Choice<Algorithm<Reduce>> {
+    pub(crate) fn reduce(
+        &self,
+        bytes: usize,
+        operands: ReductionOperands,
+    ) -> Choice<Algorithm<Reduce>> {
         let (commutative, width) = (operands.commutative(), operands.width());
         let in_order = |how: &Reduce, _, _| commutative || how.keeps_order();
         let allowed =
@@ -225,7 +229,7 @@ impl Basis {
     pub(crate) fn allreduce(
         &self,
         bytes: usize,
-        operands: Operands,
+        operands: ReductionOperands,
     ) -> Choice<Algorithm<AllreduceForm>> {
         let (commutative, width) = (operands.commutative(), operands.width());
         let among = |wanted: &WantedAllreduce, ranks| match wanted.form() {
@@ -254,9 +258,9 @@ impl Basis {
         self.choose(asked, (Staged::Allreduce, bytes, operands.class()), priced, table)
     }
 
-    pub(crate) fn allreduces(&self, rank: u32, operands: Operands) -> Allreduces {
+    pub(crate) fn allreduces(&self, rank: u32, operands: ReductionOperands) -> Allreduces {
         let mut forms: Vec<Algorithm<AllreduceForm>> = Vec::new();
-        let limits = Limits::of(|bytes| self.allreduce(bytes, operands));
+        let limits = SizeLimits::of(|bytes| self.allreduce(bytes, operands));
         let by_length = limits.map(|Choice { messages, staged }| {
             let known = forms.iter().position(|known| known == messages);
             let messages = known.unwrap_or_else(|| {
@@ -379,7 +383,7 @@ impl Basis {
     pub(crate) fn reduce_scatter(
         &self,
         total: usize,
-        operands: Operands,
+        operands: ReductionOperands,
     ) -> Choice<Algorithm<ReduceScatter>> {
         let commutative = operands.commutative();
         let suits =

@@ -11,8 +11,8 @@ use std::mem::ManuallyDrop;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_ucp::{
-    Envelope, Ep, MatchSpec, Message, MessageInfo, OpError, ReceiveError, RequestId, SendMode,
-    Sent, Status,
+    Envelope, Ep, MatchSpec, MatchedMessage, MessageInfo, OpError, OpStatus, ReceiveError,
+    RequestId, SendMode, Sent,
 };
 
 use crate::datatype::{Datatype, bytes_of_mut};
@@ -21,7 +21,7 @@ use crate::unwinding::without_unwinding;
 
 /// Waits for an operation, without unwinding.
 #[inline]
-pub(crate) fn complete(process: &Process, id: RequestId) -> Status {
+pub(crate) fn complete(process: &Process, id: RequestId) -> OpStatus {
     without_unwinding(|| process.wait(id))
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn receive_buffer(
 /// Receives a claimed message into `bytes`; `posted` is called with the receive.
 pub(crate) fn receive_claimed(
     process: &Process,
-    message: Message,
+    message: MatchedMessage,
     bytes: &mut [u8],
     posted: impl FnOnce(RequestId),
 ) -> Result<MessageInfo, ReceiveError> {
@@ -102,7 +102,7 @@ pub(crate) fn receive_claimed(
 /// message is there.
 pub(crate) fn receive_claimed_buffer(
     process: &Process,
-    message: Message,
+    message: MatchedMessage,
     buffer: RecvBuf,
     posted: impl FnOnce(RequestId),
 ) -> Result<MessageInfo, ReceiveError> {

@@ -18,7 +18,7 @@ pub struct ClaimedMessage {
     pub(crate) comm: Communicator,
     status: Status,
     // `None` for a message from nobody, and when it has been received.
-    pub(crate) message: Option<bowline_ucp::Message>,
+    pub(crate) message: Option<bowline_ucp::MatchedMessage>,
 }
 
 impl Communicator {

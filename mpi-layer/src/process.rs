@@ -11,8 +11,8 @@ use std::sync::Arc;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Slab;
 use bowline_ucp::{
-    ConnectError, Envelope, Ep, MatchSpec, MessageInfo, OpError, ReceiveError, RequestId, SendMode,
-    Sent, Status, Worker,
+    ConnectError, Envelope, Ep, MatchSpec, MessageInfo, OpError, OpStatus, ReceiveError, RequestId,
+    SendMode, Sent, Worker,
 };
 
 use crate::coll_options::CollOptions;
@@ -221,7 +221,7 @@ impl Process {
 
     /// How an operation of the program's has ended, if it has; then it is forgotten. Moves nothing on.
     #[inline]
-    pub(crate) fn take(&self, id: RequestId) -> Option<Status> {
+    pub(crate) fn take(&self, id: RequestId) -> Option<OpStatus> {
         let status = self.worker.take(id)?;
         if let Some(record) = self.record() {
             record.ended(id, &status);
@@ -307,7 +307,7 @@ impl Process {
     /// Waits for an operation, which is forgotten. All waits of the layer are here and in the next three: the
     /// rank's collectives in the background go on meanwhile.
     #[inline(always)]
-    pub(crate) fn wait(&self, id: RequestId) -> Status {
+    pub(crate) fn wait(&self, id: RequestId) -> OpStatus {
         if self.has_runs() {
             self.complete_beside_runs(id);
         }
@@ -319,7 +319,7 @@ impl Process {
 
     #[cold]
     #[inline(never)]
-    fn wait_recorded(&self, id: RequestId) -> Status {
+    fn wait_recorded(&self, id: RequestId) -> OpStatus {
         let record = self.record();
         record.inspect(|record| record.enter());
         let status = self.worker.wait(id);

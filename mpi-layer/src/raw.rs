@@ -16,12 +16,12 @@ mod request;
 
 use bowline_ucp::{OpError, Sent};
 
-pub use bowline_ucp::{SendMode, Status as MessageEnd};
+pub use bowline_ucp::{OpStatus as MessageEnd, SendMode};
 pub use buffered::Pool;
 pub use memory::Memory;
 pub use request::{
-    Completion, General, Mode, Posted, Request, RequestSearch, Standing, StartError, Started,
-    Uncancellable, search,
+    Completion, General, Mode, PostedMessage, RawRequest, RequestSearch, Standing, StartError,
+    Started, Uncancellable, search,
 };
 
 use crate::probe::ClaimedMessage;
@@ -128,11 +128,11 @@ impl Communicator {
         dest: i32,
         tag: i32,
         mode: SendMode,
-    ) -> Result<Option<Posted>, MpiError> {
+    ) -> Result<Option<PostedMessage>, MpiError> {
         let Some((ep, envelope)) = self.destination(dest, tag)? else { return Ok(None) };
         Ok(match self.inner.process.send(ep, envelope, buffer, mode)? {
             Sent::Done => None,
-            Sent::Pending(id) => Some(Posted::new(id, false)),
+            Sent::Pending(id) => Some(PostedMessage::new(id, false)),
         })
     }
 
@@ -147,11 +147,11 @@ impl Communicator {
         buffer: RecvBuf,
         source: i32,
         tag: i32,
-    ) -> Result<Option<Posted>, MpiError> {
+    ) -> Result<Option<PostedMessage>, MpiError> {
         let Some(spec) = self.wanted(source, tag)? else { return Ok(None) };
         let id = self.inner.process.worker.recv(spec, buffer)?;
         self.inner.process.posted(id, &spec);
-        Ok(Some(Posted::new(id, true)))
+        Ok(Some(PostedMessage::new(id, true)))
     }
 
     /// [`post_recv`](Self::post_recv) as a part of its caller. None where there is nobody to receive from, or an
@@ -165,13 +165,13 @@ impl Communicator {
         buffer: RecvBuf,
         source: i32,
         tag: i32,
-    ) -> Option<Result<Posted, Box<MpiError>>> {
+    ) -> Option<Result<PostedMessage, Box<MpiError>>> {
         let inner = &*self.inner;
         let spec = inner.accepted(source, tag)?;
         Some(match inner.process.worker.recv_in_place(spec, buffer) {
             Ok(id) => {
                 inner.process.posted(id, &spec);
-                Ok(Posted::new(id, true))
+                Ok(PostedMessage::new(id, true))
             }
             Err(error) => Err(failed(error)),
         })
@@ -259,7 +259,7 @@ impl ClaimedMessage {
         };
         let id = self.comm.inner.process.worker.recv_claimed(message, buffer)?;
         self.comm.inner.claimed(id);
-        Ok(self.comm.started(Some(Posted::new(id, true)), Completion::NULL))
+        Ok(self.comm.started(Some(PostedMessage::new(id, true)), Completion::NULL))
     }
 
     /// Whether it is the message of nobody.

@@ -275,7 +275,7 @@ impl Record {
     }
 
     /// An operation has ended; if it is a receive of the program's, it is written down.
-    pub(crate) fn ended(&self, id: RequestId, status: &bowline_ucp::Status) {
+    pub(crate) fn ended(&self, id: RequestId, status: &bowline_ucp::OpStatus) {
         let mut inner = self.0.borrow_mut();
         if let Some(comm) = inner.posted.remove(&id)
             && status.outcome.is_ok()

@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use crate::coll::run::Run;
 use crate::error::MpiError;
 use crate::process::Process;
-use crate::raw::{Posted, RequestSearch, Standing, search};
+use crate::raw::{PostedMessage, RequestSearch, Standing, search};
 use crate::status::Status;
 
 /// How an operation ended.
@@ -24,7 +24,7 @@ pub type Outcome = Result<Status, MpiError>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum State {
     /// A message that is under way.
-    Active(Posted),
+    Active(PostedMessage),
     /// A collective that is under way.
     Running,
     Ready(Outcome),
@@ -34,7 +34,7 @@ pub(crate) enum State {
 impl State {
     /// Of an operation that was posted; without one it has ended so.
     #[inline]
-    pub(crate) const fn of(posted: Option<Posted>, ended: Status) -> Self {
+    pub(crate) const fn of(posted: Option<PostedMessage>, ended: Status) -> Self {
         match posted {
             Some(posted) => Self::Active(posted),
             None => Self::Ready(Ok(ended)),
@@ -171,8 +171,8 @@ fn end<R: Core + ?Sized>(request: &mut R, outcome: Outcome) -> Outcome {
 /// The same of a message.
 fn settle<R: Core + ?Sized>(
     request: &mut R,
-    posted: Posted,
-    status: &bowline_ucp::Status,
+    posted: PostedMessage,
+    status: &bowline_ucp::OpStatus,
 ) -> Outcome {
     end(request, posted.outcome(status))
 }

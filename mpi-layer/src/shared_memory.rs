@@ -8,10 +8,10 @@ use std::cell::{Cell, OnceCell, RefCell};
 use bowline_base::barrier::BarrierMember;
 use bowline_base::staging::{Geometry, StagingMember};
 use bowline_base::sync::atomic::Ordering;
-use bowline_base::sync::{LINE, Line};
+use bowline_base::sync::{CacheLine, LINE};
 use bowline_base::view::View;
 use bowline_base::words::ViewWords;
-use bowline_ucp::{Memory, RemoteKey, Worker};
+use bowline_ucp::{MemoryHandle, RemoteKey, Worker};
 
 use crate::error::MpiError;
 
@@ -21,7 +21,7 @@ const WORD: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Home {
     /// It is this rank's.
-    Own(Memory),
+    Own(MemoryHandle),
     /// It is rank 0's, at this address.
     Peer(RemoteKey, u64),
 }
@@ -92,7 +92,7 @@ impl Shared {
 }
 
 /// Memory for contributions that are copied out, on lines.
-type Scratch = Vec<Line<[u8; LINE]>>;
+type Scratch = Vec<CacheLine<[u8; LINE]>>;
 
 /// The staging memory of a communicator, as one rank sees it.
 #[derive(Debug)]
@@ -149,7 +149,7 @@ impl Staging {
         // Taken out, since what is done with it may call back in.
         let mut scratch = self.scratch.take();
         if scratch.len() * LINE < len {
-            scratch.resize_with(len.div_ceil(LINE), || Line([0; LINE]));
+            scratch.resize_with(len.div_ceil(LINE), || CacheLine([0; LINE]));
         }
         let start = scratch.as_mut_ptr().cast::<u8>();
         // SAFETY: lines of bytes lie side by side in the vector, which is ours until it is put back.

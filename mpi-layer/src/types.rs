@@ -28,13 +28,13 @@ use std::sync::Arc;
 
 use bowline_base::layout::Layout;
 
-pub use arrays::{Dealt, Distribution, Order, Part};
+pub use arrays::{Dealt, DimensionPart, Distribution, Order};
 pub use basic::{Basic, Pair, TypeClass};
 use bounds::Bounds;
-pub use build::{Block, TypeError};
-pub use elements::Elements;
+pub use build::{TypeBlock, TypeError};
+pub use elements::TypeSignature;
 pub use external::Unrepresentable;
-pub use origin::{Combiner, Origin};
+pub use origin::{Combiner, TypeContents};
 pub use predefined::{VALUES, dense_size};
 
 /// A datatype. (MPI: Datatypes.)
@@ -44,14 +44,14 @@ pub struct Type(Rc<Inner>);
 #[derive(Debug)]
 struct Inner {
     layout: Arc<Layout>,
-    elements: Elements,
+    elements: TypeSignature,
     bounds: Bounds,
     committed: Cell<bool>,
     /// Its value in the ABI.
     predefined: Option<u16>,
     pair: Option<Pair>,
     /// `None` for predefined types.
-    origin: Option<Origin>,
+    origin: Option<TypeContents>,
     /// Whether it is one that programs cannot free.
     kept: bool,
 }
@@ -93,7 +93,7 @@ impl Type {
     }
 
     /// The call that made it; `None` for a type that has a name.
-    pub fn origin(&self) -> Option<&Origin> {
+    pub fn origin(&self) -> Option<&TypeContents> {
         self.0.origin.as_ref()
     }
 
@@ -131,7 +131,7 @@ impl Type {
     }
 
     /// The basic elements.
-    pub fn elements(&self) -> &Elements {
+    pub fn elements(&self) -> &TypeSignature {
         &self.0.elements
     }
 

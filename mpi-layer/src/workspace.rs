@@ -1,6 +1,6 @@
 //! Memory that collectives use again and again.
 
-use bowline_base::sync::Line;
+use bowline_base::sync::CacheLine;
 use bowline_model::coll::plan::Span;
 use bowline_ucp::{Ep, RequestId};
 
@@ -8,7 +8,7 @@ use bowline_ucp::{Ep, RequestId};
 #[derive(Default, Debug)]
 pub(crate) struct Workspace {
     /// Lines, so that scratch is aligned for every datatype.
-    pub(crate) scratch: Vec<Line<[u8; 64]>>,
+    pub(crate) scratch: Vec<CacheLine<[u8; 64]>>,
     pub(crate) flights: Vec<Flight>,
 }
 

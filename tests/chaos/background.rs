@@ -38,7 +38,7 @@ pub(crate) struct Duplicated {
 struct Duplication {
     comm: Communicator,
     into: usize,
-    request: raw::Request,
+    request: raw::RawRequest,
     made: Rc<Cell<Option<Communicator>>>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use bowline::simulate::{Death, Faults, Job, Moment, NetworkPartition, Random};
+use bowline::simulate::{Death, Faults, Moment, NetworkPartition, Random, SimulatedJob};
 use bowline_model::coll::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
@@ -26,7 +26,7 @@ pub(crate) enum Trouble {
 pub(crate) struct Case {
     pub(crate) seed: u64,
     pub(crate) trouble: Trouble,
-    pub(crate) job: Job,
+    pub(crate) job: SimulatedJob,
     pub(crate) plan: Plan,
     /// Whether senders of batches change a byte, to try the oracle.
     pub(crate) corrupt: bool,
@@ -83,7 +83,7 @@ impl Case {
             5..9 => Trouble::Deaths,
             _ => Trouble::Parted,
         };
-        let mut job = Job::new(ranks, random.word());
+        let mut job = SimulatedJob::new(ranks, random.word());
         job.label = format!("to replay:\n  {}\n", crate::command(seed));
         job.limit_ns = 600_000_000_000;
         job.oversubscribed = random.below(3) == 0;
@@ -139,7 +139,7 @@ impl Case {
     }
 }
 
-fn network(job: &mut Job, random: &mut Random) {
+fn network(job: &mut SimulatedJob, random: &mut Random) {
     let network = &mut job.network;
     network.latency_ns = one_of(random, &[0, 100, 1000, 50_000]);
     network.gap_ns = one_of(random, &[0, 10, 380]);
@@ -172,7 +172,7 @@ fn network(job: &mut Job, random: &mut Random) {
     }
 }
 
-fn settings(job: &mut Job, random: &mut Random) {
+fn settings(job: &mut SimulatedJob, random: &mut Random) {
     for (name, values) in [
         ("BOWLINE_RNDV_THRESHOLD", &["auto", "auto", "0", "1000", "20000", "64m"][..]),
         ("BOWLINE_EAGER_SHARE_FIRST", &["1k", "5000", "64k"]),
@@ -203,7 +203,7 @@ fn settings(job: &mut Job, random: &mut Random) {
 
 /// Two to four nodes, of consecutive ranks or not. Messages between them are dear, and of every second collective layers
 /// are asked for.
-fn nodes(job: &mut Job, random: &mut Random) {
+fn nodes(job: &mut SimulatedJob, random: &mut Random) {
     let (count, ranks) = (2 + random.below(3) as u32, job.ranks);
     job.nodes = match random.below(3) {
         0 => (0..ranks).map(|_| random.below(u64::from(count)) as u32).collect(),
@@ -218,7 +218,7 @@ fn nodes(job: &mut Job, random: &mut Random) {
     }
 }
 
-fn deaths(job: &mut Job, random: &mut Random) {
+fn deaths(job: &mut SimulatedJob, random: &mut Random) {
     let count = one_of(random, &[1, 1, 1, 2]).min(job.ranks - 1);
     for _ in 0..count {
         let node = random.below(u64::from(job.ranks)) as u32;
@@ -233,7 +233,7 @@ fn deaths(job: &mut Job, random: &mut Random) {
     }
 }
 
-fn parted(job: &mut Job, random: &mut Random) {
+fn parted(job: &mut SimulatedJob, random: &mut Random) {
     let latest = one_of(random, &[10_000, 300_000, 5_000_000]);
     let from_ns = random.below(latest);
     let side = (0..1 + random.below(u64::from(job.ranks) - 1) as u32).collect();

@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bowline::introduce::TcpIntroducer;
-use bowline::stack::{self, Place};
+use bowline::stack::{self, RankPlace};
 use bowline::ucp::{SpaceOptions, Worker};
 use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
@@ -31,7 +31,7 @@ pub(crate) fn alone_with(job: u64, settings: &[(&str, &str)]) -> Outcome<Worker>
     let memory = JobMemory::create_memfd(&spec)?;
     memory.attach(0)?;
     let place =
-        Place { job: memory, local: 0, rank: 0, spread: true, shared: true, secret: SECRET };
+        RankPlace { job: memory, local: 0, rank: 0, spread: true, shared: true, secret: SECRET };
     let worker = stack::worker(&place, &config, SystemWaiter::new(&config))?;
     worker.open_space(0, SpaceOptions::default())?;
     worker.introduced_by(Box::new(TcpIntroducer::open(&config, SECRET)?));

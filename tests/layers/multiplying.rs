@@ -3,7 +3,7 @@
 
 use crate::common::within_two_minutes;
 use bowline::mpi::Sum;
-use bowline::simulate::{self, Job};
+use bowline::simulate::{self, SimulatedJob};
 use bowline_model::choice::{Reading, time};
 use bowline_model::cost::Pipelining;
 use bowline_model::schedule::Schedule;
@@ -13,7 +13,7 @@ const ARCHER: Pipelining = Pipelining { pipelining: 880.0, required: 380.0 };
 
 /// Virtual ns of so many allreduces of 8 bytes, with start and end of the job.
 fn virtual_time(ranks: u32, schedule: &Schedule, count: u32) -> u64 {
-    let mut job = Job::new(ranks, 1);
+    let mut job = SimulatedJob::new(ranks, 1);
     job.network.latency_ns = ARCHER.pipelining as u64;
     job.network.gap_ns = ARCHER.required as u64;
     job.network.byte_ps = 0;

@@ -5,9 +5,9 @@ use std::panic::resume_unwind;
 
 use crate::common::within_two_minutes;
 use bowline::mpi::{ANY_SOURCE, MpiError, Request as _, Sum, World};
-use bowline::simulate::{self, Death, End, Faults, Job, Moment, Why};
+use bowline::simulate::{self, Death, End, Faults, Moment, SimulatedJob, Why};
 
-fn storm(job: &mut Job) {
+fn storm(job: &mut SimulatedJob) {
     job.network.jitter_ns = 5000;
     job.network.slots = 4;
     job.network.faults = Faults {
@@ -39,7 +39,7 @@ fn a_blocking_program_runs_and_repeats_exactly() {
     within_two_minutes("rings", || {
         let mut hashes = std::collections::BTreeSet::new();
         for seed in 0..10 {
-            let mut job = Job::new(6, seed);
+            let mut job = SimulatedJob::new(6, seed);
             storm(&mut job);
             let first = simulate::run(&job, ring).expect("six ranks start");
             let second = simulate::run(&job, ring).expect("six ranks start");
@@ -62,7 +62,7 @@ fn messages_of_every_size_cross_the_network() {
         for (threshold, whole_process) in
             [("auto", true), ("auto", false), ("0", true), ("0", false), ("64m", true)]
         {
-            let mut job = Job::new(2, 5);
+            let mut job = SimulatedJob::new(2, 5);
             storm(&mut job);
             job.network.whole_process = whole_process;
             job.config.set_text("BOWLINE_RNDV_THRESHOLD", threshold).expect("a good value");
@@ -92,7 +92,7 @@ fn messages_of_every_size_cross_the_network() {
 #[test]
 fn a_deadlock_is_an_error_that_says_what_every_rank_waits_for() {
     within_two_minutes("a deadlock", || {
-        let report = simulate::run(&Job::new(3, 1), |world| {
+        let report = simulate::run(&SimulatedJob::new(3, 1), |world| {
             let mut byte = [0u8];
             match world.rank() {
                 0 => world.recv(&mut byte, 1, 5).map(drop),
@@ -121,7 +121,7 @@ fn a_deadlock_is_an_error_that_says_what_every_rank_waits_for() {
 #[test]
 fn collectives_that_do_not_match_are_named_by_those_who_wait() {
     within_two_minutes("a barrier of two kinds", || {
-        let report = simulate::run(&Job::new(2, 1), |world| match world.rank() {
+        let report = simulate::run(&SimulatedJob::new(2, 1), |world| match world.rank() {
             0 => world.scope(|scope| scope.ibarrier(&world)?.wait()),
             _ => world.barrier(),
         });
@@ -137,7 +137,7 @@ fn collectives_that_do_not_match_are_named_by_those_who_wait() {
         }
     });
     within_two_minutes("a broadcast of two roots", || {
-        let report = simulate::run(&Job::new(2, 1), |world| {
+        let report = simulate::run(&SimulatedJob::new(2, 1), |world| {
             let mut bytes = [0_u8; 100_000];
             world.scope(|scope| scope.ibcast(&world, &mut bytes, 1 - world.rank())?.wait())
         });
@@ -150,7 +150,7 @@ fn collectives_that_do_not_match_are_named_by_those_who_wait() {
 #[test]
 fn polling_for_what_never_comes_is_a_deadlock_too() {
     within_two_minutes("vain polling", || {
-        let report = simulate::run(&Job::new(2, 1), |world| {
+        let report = simulate::run(&SimulatedJob::new(2, 1), |world| {
             if world.rank() == 0 {
                 return world.recv(&mut [0u8], 1, 1).map(drop);
             }
@@ -169,7 +169,7 @@ fn polling_for_what_never_comes_is_a_deadlock_too() {
 #[test]
 fn virtual_time_has_a_limit() {
     within_two_minutes("an endless program", || {
-        let mut job = Job::new(2, 1);
+        let mut job = SimulatedJob::new(2, 1);
         job.limit_ns = 10_000_000;
         let report = simulate::run(&job, |world| -> Result<(), MpiError> {
             let mut byte = [0u8];
@@ -185,7 +185,7 @@ fn virtual_time_has_a_limit() {
 
 #[test]
 fn a_rank_that_waits_for_one_that_has_ended_gets_an_error() {
-    let report = simulate::run(&Job::new(2, 1), |world| {
+    let report = simulate::run(&SimulatedJob::new(2, 1), |world| {
         if world.rank() == 0 { world.recv(&mut [0u8], 1, 1).map(drop) } else { Ok(()) }
     });
     let report = report.expect("two ranks start");
@@ -207,7 +207,7 @@ fn until_dead(world: &World) -> Result<(), MpiError> {
 fn a_death_at_any_operation_ends_a_collective_at_everybody() {
     within_two_minutes("deaths", || {
         for operation in 1..60 {
-            let mut job = Job::new(5, operation);
+            let mut job = SimulatedJob::new(5, operation);
             storm(&mut job);
             let when = Moment::Operation(operation);
             job.network.deaths = vec![Death { node: 2, when }];
@@ -234,7 +234,7 @@ fn a_death_at_any_operation_ends_a_collective_at_everybody() {
 #[test]
 fn a_death_at_a_time_wakes_those_asleep() {
     within_two_minutes("a death", || {
-        let mut job = Job::new(2, 0);
+        let mut job = SimulatedJob::new(2, 0);
         job.network.deaths = vec![Death { node: 1, when: Moment::At(50_000) }];
         let report = simulate::run(&job, |world| world.recv(&mut [0u8], 1 - world.rank(), 1));
         let report = report.expect("two ranks start");

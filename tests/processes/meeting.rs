@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitCode};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use bowline::stack::{self, Place};
+use bowline::stack::{self, RankPlace};
 use bowline::ucp::{
     Arm, CloseMode, ConnectionRequest, DialError, Envelope, Ep, EpState, MatchSpec, PeerFailure,
     SendMode, Sent, Worker,
@@ -205,7 +205,7 @@ fn stack_without_introducer() -> Outcome<Worker> {
     let job =
         JobMemory::create_private(&JobSpec { job_id: 4, ranks: 1, first_rank: 0, area_bytes })?;
     job.attach(0)?;
-    let place = Place::of_thread(&job, 0);
+    let place = RankPlace::of_thread(&job, 0);
     Ok(stack::worker(&place, &config, SystemWaiter::new(&config))?)
 }
 

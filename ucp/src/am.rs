@@ -28,7 +28,7 @@ use crate::peer::Ep;
 use crate::request::{self, RequestId};
 use crate::select::MessageKind;
 use crate::state::inbox::{AmArrival, Delivery};
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::wire::{self, Rts};
 use crate::worker::{AmHandler, AmKept, Place, Worker};
 
@@ -136,7 +136,7 @@ impl crate::engine::Engine {
     /// Completes a receive with a message that is here.
     pub(crate) fn receive_here(&mut self, key: bowline_base::slab::Key, data: &[u8]) {
         if let Some(request) = self.requests.get_mut(key) {
-            request.status = Status { length: data.len() as u64, ..Status::NONE };
+            request.status = OpStatus { length: data.len() as u64, ..OpStatus::NONE };
             if let request::Body::Receive(receive) = &mut request.body {
                 receive.buffer.write_at(0, data);
             }

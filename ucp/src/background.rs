@@ -22,7 +22,7 @@ use crate::error::OpError;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
 use crate::request::{RequestId, Sent};
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::tagged::SendMode;
 use crate::worker::Worker;
 
@@ -70,7 +70,7 @@ impl RemoteWorker {
     }
 
     /// [`Worker::take`].
-    pub fn take(&self, id: RequestId) -> Option<Status> {
+    pub fn take(&self, id: RequestId) -> Option<OpStatus> {
         self.enter().engine.take(id.0)
     }
 

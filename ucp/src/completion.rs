@@ -17,8 +17,8 @@ use bowline_base::slab::Key;
 use crate::engine::Engine;
 use crate::error::OpError;
 use crate::request::{Body, OneSided, RequestId};
-use crate::state::inbox::{Completed, Completion, Delivery};
-use crate::status::Status;
+use crate::state::inbox::{Completed, Delivery, RequestCompletion};
+use crate::status::OpStatus;
 use crate::worker::{CompletionHandler, Worker};
 
 /// The handle that an operation held.
@@ -55,7 +55,7 @@ pub(crate) fn owned_bytes(body: Body) -> Option<Vec<u8>> {
 impl Worker {
     /// The status of a completed request with the handle that it was given: for pieces and callbacks,
     /// which [`Worker::take_with_buffer`] cannot hand back.
-    pub fn take_with_handle(&self, id: RequestId) -> Option<(Status, Option<Handle>)> {
+    pub fn take_with_handle(&self, id: RequestId) -> Option<(OpStatus, Option<Handle>)> {
         let inner = &mut *self.inner.borrow_mut();
         let request = inner.engine.requests.get_mut(id.0).filter(|request| request.done)?;
         let (status, body) = (request.status, std::mem::take(&mut request.body));
@@ -102,7 +102,7 @@ impl Engine {
         let callback = callback.and_then(|place| place.take_if(|(waits, _)| *waits == key));
         if let (Some((_, callback)), Some(request)) = (callback, self.requests.get_mut(key)) {
             let (status, body) = (request.status, std::mem::take(&mut request.body));
-            let completion = Completion { status, buffer: owned_bytes(body) };
+            let completion = RequestCompletion { status, buffer: owned_bytes(body) };
             let completed = Box::new(Completed { callback, completion });
             self.inbox.push_back(Delivery::Completed(completed));
         }

@@ -16,7 +16,7 @@
 //! checks every place: what does not fit changes nothing, and fails the caller's operation. (5) Its
 //! atomics are those of its processor, as are those of transports that map memory.
 
-use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::AmHeader;
@@ -51,7 +51,7 @@ impl Inner {
         }
         let shapes =
             (one.send.as_ref().map(SendBuf::shape), one.receive.as_ref().map(RecvBuf::shape));
-        if shapes.0.or(shapes.1) == Some(Shape::Callbacks) {
+        if shapes.0.or(shapes.1) == Some(MemoryLayout::Callbacks) {
             return Progress::Done(Err(OpError::Unsupported));
         }
         let to = match what {

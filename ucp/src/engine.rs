@@ -34,7 +34,7 @@ use crate::state::in_place::InPlace;
 use crate::state::inbox::Delivery;
 use crate::state::places::Places;
 use crate::state::stream::Streams;
-use crate::status::{MessageInfo, ReceiveError, Status};
+use crate::status::{MessageInfo, OpStatus, ReceiveError};
 use crate::unexpected::Unexpected;
 use crate::wire;
 
@@ -204,7 +204,7 @@ impl Engine {
 
     /// Completes a request.
     #[inline]
-    pub(crate) fn finish(&mut self, key: Key, status: Status) {
+    pub(crate) fn finish(&mut self, key: Key, status: OpStatus) {
         let Some(request) = self.requests.get_mut(key) else {
             return;
         };
@@ -254,7 +254,7 @@ impl Engine {
     /// Frees a request if it is complete, with what `of` makes of its status. `None`: there is no such
     /// request.
     #[inline(always)]
-    fn take_as<R>(&mut self, key: Key, of: impl FnOnce(&Status) -> R) -> Option<Option<R>> {
+    fn take_as<R>(&mut self, key: Key, of: impl FnOnce(&OpStatus) -> R) -> Option<Option<R>> {
         self.requests.release_with(key, |request| {
             if !request.done {
                 return None;
@@ -267,7 +267,7 @@ impl Engine {
 
     /// Takes a completed request's status and frees it.
     #[inline]
-    pub(crate) fn take(&mut self, key: Key) -> Option<Status> {
+    pub(crate) fn take(&mut self, key: Key) -> Option<OpStatus> {
         self.take_as(key, |status| *status).flatten()
     }
 
@@ -300,7 +300,7 @@ impl Engine {
     /// The same of what is no plain receive. Apart, so that the path of those keeps nothing across a call.
     #[inline(never)]
     fn take_other(&mut self, key: Key) -> Option<Result<MessageInfo, ReceiveError>> {
-        match self.take_as(key, Status::message) {
+        match self.take_as(key, OpStatus::message) {
             Some(ended) => ended,
             None => Some(Err(OpError::Cancelled.into())),
         }
@@ -312,9 +312,9 @@ impl Engine {
             Some(request) => match request.early_answer() {
                 // Only this side's part in it had not ended.
                 Some(status) => status,
-                None => Status { outcome: Err(error), ..request.status },
+                None => OpStatus { outcome: Err(error), ..request.status },
             },
-            None => Status::failed(error),
+            None => OpStatus::failed(error),
         };
         self.finish(key, status);
     }
@@ -414,7 +414,7 @@ impl Engine {
             Body::Send(send) if matches!(send.phase, SendPhase::Lent) => {
                 let (length, outcome) = (send.buffer.len() as u64, result.map(drop));
                 let outcome = outcome.map_err(OpError::from);
-                self.finish(key, Status { length, outcome, ..Status::NONE });
+                self.finish(key, OpStatus { length, outcome, ..OpStatus::NONE });
             }
             _ => {
                 if let Some(protocol) = request.protocol().filter(|_| !request.done) {

@@ -8,7 +8,7 @@ use bowline_model::transport::TransportCosts;
 use bowline_uct::{Caps, Iface};
 
 use crate::address::WorkerAddress;
-use crate::protocol::{Choices, Conditions, Protocol, Range, eager};
+use crate::protocol::{Choices, Conditions, Protocol, ProtocolRange, eager};
 
 /// Most events that one lane reports in one progress call.
 pub(crate) const BUDGET: u32 = 64;
@@ -88,7 +88,7 @@ impl Lane {
         let polled = !loopback;
         let tables = [&choices.tag_send, &choices.am_send, &choices.stream_send];
         let ends = tables.map(|table| match table.ranges().first() {
-            Some(Range { protocol, to, .. }) if **protocol == eager::SHORT => {
+            Some(ProtocolRange { protocol, to, .. }) if **protocol == eager::SHORT => {
                 i32::try_from(*to).unwrap_or(i32::MAX)
             }
             _ => -1,

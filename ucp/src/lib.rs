@@ -100,7 +100,7 @@ pub use peer::{CloseMode, Ep};
 pub use query::{OperationKind, RequestInfo};
 pub use request::{RequestId, Sent, StreamWant};
 pub use reuse::PeerCount;
-pub use rma::{Memory, RemoteKey, RmaError};
+pub use rma::{MemoryHandle, RemoteKey, RmaError};
 pub use select::{FirstGuess, MeansEstimate, MeansReason, MessageKind};
 pub use settings::{
     KEEPALIVE, KEEPALIVE_INTERVAL, Keepalive, RNDV_THRESHOLD, RndvScheme, SELECT, SETTINGS, Select,
@@ -110,10 +110,10 @@ pub use shared::SharedWorker;
 pub use space::{Members, SpaceOptions};
 pub use state::counters::{Counters, EndReport};
 pub use state::in_place::{AmInPlace, AmInPlaceHandler};
-pub use state::inbox::Completion;
-pub use status::{MessageInfo, ReceiveError, Status, WaitsFor};
+pub use state::inbox::RequestCompletion;
+pub use status::{MessageInfo, OpStatus, ReceiveError, WaitsFor};
 pub use stream::StreamReceived;
-pub use tagged::{Message, SendMode};
+pub use tagged::{MatchedMessage, SendMode};
 pub use wait::{Clock, FailureSource, Idle, Stages, Waiter, Waits};
 pub use wakeup::{Arm, WakeError};
 pub use worker::{

@@ -32,7 +32,7 @@ use std::fmt::Debug;
 pub use choice::{Engine, EngineKind};
 pub use count::{Count, Off, QueueKind, Searches, Tally};
 pub use grown::{Grown, Grows, Growth};
-pub use index::{ArrayIndex, CubeIndex, HashIndex, Shape, TreeIndex};
+pub use index::{ArrayIndex, CubeIndex, HashIndex, TreeIndex, TreeShape};
 pub use indexed::{ANY_SOURCE, ANY_TAG, Class, Index, Indexed, Leaf};
 pub use list::ListEngine;
 pub use pool::EntryPool;

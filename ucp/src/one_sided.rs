@@ -14,7 +14,7 @@
 
 mod at_once;
 
-use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 use bowline_uct::{EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice};
 
@@ -23,7 +23,7 @@ use crate::error::OpError;
 use crate::loan;
 use crate::pack::RUNS;
 use crate::request::{self, Body, Kind, OneSided, RequestId, Sent, Task, token};
-use crate::status::Status;
+use crate::status::OpStatus;
 
 /// How far an operation came.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Inner {
     pub(crate) fn begin_one_sided(&mut self, task: Task, mut one: OneSided) -> Progress {
         let shapes =
             (one.send.as_ref().map(SendBuf::shape), one.receive.as_ref().map(RecvBuf::shape));
-        if shapes.0.or(shapes.1) == Some(Shape::Callbacks) {
+        if shapes.0.or(shapes.1) == Some(MemoryLayout::Callbacks) {
             return Progress::Done(Err(OpError::Unsupported));
         }
         one.rest = match task.kind {
@@ -274,7 +274,7 @@ impl Engine {
             return;
         }
         let (length, outcome) = (one.value, one.outcome);
-        self.finish(key, Status { length, outcome, ..Status::NONE });
+        self.finish(key, OpStatus { length, outcome, ..OpStatus::NONE });
     }
 }
 

@@ -2,7 +2,7 @@
 //! a message that does not lie in one piece. What pieces and callbacks are is in
 //! [`bowline_base::buffer`].
 
-use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, RecvBuf, SendBuf};
 use bowline_base::view::View;
 
 use crate::wire::Rts;
@@ -43,18 +43,18 @@ pub(crate) fn message(
 }
 
 /// Whether a transport is to go from piece to piece.
-fn is_coarse(shape: Shape, len: usize) -> bool {
+fn is_coarse(shape: MemoryLayout, len: usize) -> bool {
     match shape {
-        Shape::Whole => true,
-        Shape::Pieces(count) => len / count.max(1) >= COARSE,
-        Shape::Callbacks => false,
+        MemoryLayout::Whole => true,
+        MemoryLayout::Pieces(count) => len / count.max(1) >= COARSE,
+        MemoryLayout::Callbacks => false,
     }
 }
 
 /// What an envelope says of where a message lies: see [`Rts`].
 pub(crate) fn address(buffer: &SendBuf) -> u64 {
     match buffer.shape() {
-        Shape::Whole => buffer.address(),
+        MemoryLayout::Whole => buffer.address(),
         shape if is_coarse(shape, buffer.len()) => Rts::IN_PIECES,
         _ => Rts::PACKED,
     }
@@ -68,9 +68,11 @@ pub(crate) fn is_written(buffer: &SendBuf) -> bool {
 /// Whether a message can be given to a transport where it lies that takes so many pieces.
 pub(crate) fn is_lent(buffer: &SendBuf, most: usize) -> bool {
     match buffer.shape() {
-        Shape::Whole => most > 0,
-        shape @ Shape::Pieces(count) => count <= most.min(RUNS) && is_coarse(shape, buffer.len()),
-        Shape::Callbacks => false,
+        MemoryLayout::Whole => most > 0,
+        shape @ MemoryLayout::Pieces(count) => {
+            count <= most.min(RUNS) && is_coarse(shape, buffer.len())
+        }
+        MemoryLayout::Callbacks => false,
     }
 }
 

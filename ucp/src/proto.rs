@@ -14,7 +14,7 @@ mod registry;
 pub(crate) mod rendezvous;
 pub(crate) mod rtr;
 
-pub use crate::protocol::{Conditions, Op, Protocol, Range, SelectionContext, Table};
+pub use crate::protocol::{Conditions, Op, Protocol, ProtocolRange, SelectionContext, Table};
 pub use registry::ALL;
 pub(crate) use registry::all;
 

@@ -19,7 +19,7 @@ use crate::peer::Peer;
 use crate::status::WaitsFor;
 
 pub(crate) use table::Choices;
-pub use table::{Conditions, Op, Range, SelectionContext, Table};
+pub use table::{Conditions, Op, ProtocolRange, SelectionContext, Table};
 
 /// A protocol.
 pub struct Protocol {

@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Request, RequestId, SendKind, SendPhase};
 use crate::state::wakeup::LOOK;
-use crate::status::{Status, WaitsFor};
+use crate::status::{OpStatus, WaitsFor};
 use crate::worker::Worker;
 
 /// What a request was made for.
@@ -44,7 +44,7 @@ pub struct RequestInfo {
     /// What it waits for.
     pub waits_for: WaitsFor,
     /// How it ended, if it has.
-    pub status: Option<Status>,
+    pub status: Option<OpStatus>,
 }
 
 impl fmt::Display for RequestInfo {

@@ -26,7 +26,7 @@ use crate::matching::{Envelope, ItemId};
 use crate::peer::{NO_PEER, PeerIndex, writes_no_more};
 use crate::protocol::{Protocol, Receiving, Sending};
 use crate::select::{Marks, Measure, MessageKind};
-use crate::status::{MessageInfo, Status};
+use crate::status::{MessageInfo, OpStatus};
 use crate::wire::Rts;
 
 /// Names a request of a worker. Stale names find nothing.
@@ -327,7 +327,7 @@ pub(crate) enum AnnouncedStage {
     /// Posted, and its user wants it back.
     Withdrawing,
     /// It has ended for its user's sake and waits for its peer (rule 4).
-    Ended(Status),
+    Ended(OpStatus),
 }
 
 /// What a receive holds that was announced and not met yet.
@@ -365,7 +365,7 @@ pub(crate) enum Body {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) body: Body,
-    pub(crate) status: Status,
+    pub(crate) status: OpStatus,
     pub(crate) done: bool,
     pub(crate) detached: bool,
 }
@@ -389,7 +389,7 @@ impl Request {
     /// it has brought; `None`: it is something else and stays as it is.
     #[inline(always)]
     pub(crate) fn take_plain(&mut self) -> Option<MessageInfo> {
-        let Status { source, tag, length, outcome } = self.status;
+        let OpStatus { source, tag, length, outcome } = self.status;
         let Body::Receive(Receive { buffer, fetch: None, .. }) = &mut self.body else {
             return None;
         };
@@ -411,7 +411,7 @@ impl Request {
 
 impl Default for Request {
     fn default() -> Self {
-        Self { body: Body::Free, status: Status::NONE, done: false, detached: false }
+        Self { body: Body::Free, status: OpStatus::NONE, done: false, detached: false }
     }
 }
 
@@ -449,7 +449,7 @@ pub(crate) fn begin_receive(
 pub(crate) fn begin(requests: &mut Requests, body: Body) -> Key {
     let (key, request) = requests.acquire();
     request.body = body;
-    request.status = Status::NONE;
+    request.status = OpStatus::NONE;
     request.done = false;
     request.detached = false;
     key
@@ -515,11 +515,11 @@ impl Request {
     }
 
     /// How a send ends whose receiver's answer came while this side had still something to do.
-    pub(crate) fn early_answer(&mut self) -> Option<Status> {
+    pub(crate) fn early_answer(&mut self) -> Option<OpStatus> {
         let Body::Send(send) = &mut self.body else { return None };
         let SendPhase::Moving(sender) = &mut send.phase else { return None };
         let (length, outcome) = (send.buffer.len() as u64, (*sender.answer()?)?);
-        Some(Status { length, outcome, ..Status::NONE })
+        Some(OpStatus { length, outcome, ..OpStatus::NONE })
     }
 }
 

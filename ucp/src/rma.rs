@@ -4,7 +4,7 @@
 //! can. The key says which provider opens it; a peer unpacks it on its own lane of that provider. Where
 //! it has none that leads there, the owner carries the operations out ([`crate::emulate`]).
 
-use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
@@ -26,7 +26,7 @@ const PUTS: Caps = Caps::PUT_SHORT.union(Caps::PUT_BCOPY).union(Caps::PUT_ZCOPY)
 
 /// Local memory that peers may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryHandle {
     lane: usize,
     handle: MemHandle,
     /// Its name among those of the worker.
@@ -80,7 +80,7 @@ impl Worker {
     ///
     /// # Errors
     /// When memory runs out.
-    pub fn mem_alloc(&self, len: usize) -> Result<Memory, RmaError> {
+    pub fn mem_alloc(&self, len: usize) -> Result<MemoryHandle, RmaError> {
         let inner = &mut *self.inner.borrow_mut();
         let able = |iface: &dyn bowline_uct::Iface| iface.md_attr().can_alloc;
         match inner.first_lane(able) {
@@ -104,8 +104,8 @@ impl Worker {
     ///
     /// # Errors
     /// When the system refuses, and for memory that is not in one piece.
-    pub fn mem_register(&self, memory: RecvBuf) -> Result<Memory, RmaError> {
-        if memory.shape() != Shape::Whole {
+    pub fn mem_register(&self, memory: RecvBuf) -> Result<MemoryHandle, RmaError> {
+        if memory.shape() != MemoryLayout::Whole {
             return Err(MemError::Unsupported("register pieces; do so with each").into());
         }
         let inner = &mut *self.inner.borrow_mut();
@@ -130,7 +130,7 @@ impl Worker {
     /// When it was released.
     pub fn mem_view<R>(
         &self,
-        memory: Memory,
+        memory: MemoryHandle,
         look: impl FnOnce(View<'_>) -> R,
     ) -> Result<R, RmaError> {
         if memory.lane == NO_LANE {
@@ -149,7 +149,7 @@ impl Worker {
     ///
     /// # Errors
     /// When it was released before.
-    pub fn mem_release(&self, memory: Memory) -> Result<Option<RecvBuf>, RmaError> {
+    pub fn mem_release(&self, memory: MemoryHandle) -> Result<Option<RecvBuf>, RmaError> {
         let inner = &mut *self.inner.borrow_mut();
         match inner.engine.emulation.served.remove(memory.id) {
             None => Err(MemError::NoSuch.into()),
@@ -162,7 +162,7 @@ impl Worker {
     ///
     /// # Errors
     /// When it was released.
-    pub fn rkey_pack(&self, memory: Memory) -> Result<Vec<u8>, RmaError> {
+    pub fn rkey_pack(&self, memory: MemoryHandle) -> Result<Vec<u8>, RmaError> {
         let inner = self.inner.borrow();
         let mut out = AddrWriter::new();
         match inner.engine.emulation.served.get(memory.id) {
@@ -414,15 +414,15 @@ impl crate::engine::Inner {
     }
 
     /// Memory of a lane, with its name.
-    fn on_lane(&mut self, lane: usize, handle: MemHandle) -> Memory {
+    fn on_lane(&mut self, lane: usize, handle: MemHandle) -> MemoryHandle {
         let id = self.engine.emulation.served.insert(Served::Lane(lane, handle));
-        Memory { lane, handle, id }
+        MemoryHandle { lane, handle, id }
     }
 
     /// Memory that no lane takes.
-    fn on_worker(&mut self, memory: RecvBuf) -> Memory {
+    fn on_worker(&mut self, memory: RecvBuf) -> MemoryHandle {
         let id = self.engine.emulation.served.insert(Served::Own(memory));
-        Memory { lane: NO_LANE, handle: MemHandle(id), id }
+        MemoryHandle { lane: NO_LANE, handle: MemHandle(id), id }
     }
 
     /// The first lane for which `able` says so.

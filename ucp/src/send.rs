@@ -10,7 +10,7 @@ mod offer;
 mod queue;
 mod stream;
 
-use bowline_base::buffer::{SendBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, SendBuf};
 use bowline_base::slab::Key;
 use bowline_uct::PostError;
 
@@ -110,7 +110,7 @@ impl Inner {
         let is_stream = matches!(kind, SendKind::Stream);
         let rendezvous = able && (chosen || !in_credit && !is_stream);
         let knows = peer.address.features & PIECES != 0;
-        if rendezvous && !knows && buffer.shape() != Shape::Whole {
+        if rendezvous && !knows && buffer.shape() != MemoryLayout::Whole {
             return Err(OpError::Unsupported);
         }
         if !chosen && !in_credit {
@@ -237,7 +237,7 @@ impl Inner {
         if untouched
             && unasked > INLINE
             && peer.credit < unasked as i64
-            && (knows(PIECES) || send.buffer.shape() == Shape::Whole)
+            && (knows(PIECES) || send.buffer.shape() == MemoryLayout::Whole)
             && (is_tagged || is_am && knows(AM_RENDEZVOUS) && !send.buffer.is_empty())
         {
             // There was credit when it was sent, and others that waited in front of it have used that.

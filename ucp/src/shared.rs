@@ -42,7 +42,7 @@ use crate::engine::Inner;
 use crate::error::{OpError, WorkerError};
 use crate::request::RequestId;
 use crate::state::wakeup::ArmedSleep;
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::wait::{Idle, Stages, Waiter, Waits};
 use crate::waits;
 use crate::worker::{Worker, WorkerParts};
@@ -212,16 +212,16 @@ impl SharedWorker {
 
     /// Waits for a request and frees it.
     #[track_caller]
-    pub fn wait(&self, id: RequestId) -> Status {
+    pub fn wait(&self, id: RequestId) -> OpStatus {
         let status = self.ended(id, |worker| worker.take(id));
-        status.unwrap_or_else(|| Status::failed(OpError::Cancelled))
+        status.unwrap_or_else(|| OpStatus::failed(OpError::Cancelled))
     }
 
     /// Waits for a request, frees it and returns the bytes that its buffer owned.
     #[track_caller]
-    pub fn wait_with_buffer(&self, id: RequestId) -> (Status, Option<Vec<u8>>) {
+    pub fn wait_with_buffer(&self, id: RequestId) -> (OpStatus, Option<Vec<u8>>) {
         let taken = self.ended(id, |worker| worker.take_with_buffer(id));
-        taken.unwrap_or_else(|| (Status::failed(OpError::Cancelled), None))
+        taken.unwrap_or_else(|| (OpStatus::failed(OpError::Cancelled), None))
     }
 
     /// Waits for a request and takes it under the claim that finds it complete.

@@ -6,7 +6,7 @@ use crate::error::OpError;
 
 /// How an operation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct OpStatus {
     /// For a receive: the sender's rank in the space.
     pub source: u32,
     /// For a receive: the message's tag.
@@ -17,7 +17,7 @@ pub struct Status {
     pub outcome: Result<(), OpError>,
 }
 
-impl Status {
+impl OpStatus {
     /// A success without message.
     pub(crate) const NONE: Self = Self { source: 0, tag: 0, length: 0, outcome: Ok(()) };
 
@@ -71,7 +71,7 @@ pub struct MessageInfo {
 /// of a pointer, so that a result is returned in registers.
 #[derive(Clone, PartialEq, Eq, Error)]
 #[error("{}", self.error())]
-pub struct ReceiveError(Box<Status>);
+pub struct ReceiveError(Box<OpStatus>);
 
 bowline_base::debug_by_display!(ReceiveError);
 
@@ -83,14 +83,14 @@ impl ReceiveError {
     }
 
     /// The status of the receive.
-    pub fn status(&self) -> &Status {
+    pub fn status(&self) -> &OpStatus {
         &self.0
     }
 }
 
-impl From<Status> for ReceiveError {
+impl From<OpStatus> for ReceiveError {
     #[cold]
-    fn from(status: Status) -> Self {
+    fn from(status: OpStatus) -> Self {
         Self(Box::new(status))
     }
 }
@@ -98,7 +98,7 @@ impl From<Status> for ReceiveError {
 impl From<OpError> for ReceiveError {
     #[cold]
     fn from(error: OpError) -> Self {
-        Status::failed(error).into()
+        OpStatus::failed(error).into()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::matching::MatchEngine as _;
 use crate::matching::{Envelope, MatchSpec};
 use crate::peer::Ep;
 use crate::request::{self, RequestId, SendKind, Sent};
-use crate::status::{MessageInfo, ReceiveError, Status};
+use crate::status::{MessageInfo, OpStatus, ReceiveError};
 use crate::worker::Worker;
 
 /// When a send is complete.
@@ -24,7 +24,7 @@ pub enum SendMode {
 /// A message claimed by a matched probe: no other receive will find it. It must be received.
 #[derive(Debug)]
 #[must_use]
-pub struct Message(Key);
+pub struct MatchedMessage(Key);
 
 impl Inner {
     #[inline(always)]
@@ -193,13 +193,13 @@ impl Worker {
 
     /// The first waiting message that fits, which from now on only the caller can receive. Does
     /// not progress.
-    pub fn claim(&self, spec: &MatchSpec) -> Option<(MessageInfo, Message)> {
+    pub fn claim(&self, spec: &MatchSpec) -> Option<(MessageInfo, MatchedMessage)> {
         let inner = &mut *self.inner.borrow_mut();
         let space = inner.engine.spaces.get_mut(spec.space)?;
         let key = Key::from_wire(space.engine.take_unexpected(&spec.want())?);
         let message = inner.engine.unexpected.get(key)?;
         let (source, tag, length) = (message.source, message.tag, message.length);
-        Some((MessageInfo { source, tag, length }, Message(key)))
+        Some((MessageInfo { source, tag, length }, MatchedMessage(key)))
     }
 
     /// What a probe of `spec` will never find, because the process that would send it is dead.
@@ -221,7 +221,11 @@ impl Worker {
     ///
     /// # Errors
     /// None today; the outcome is in the request's status.
-    pub fn recv_claimed(&self, message: Message, buffer: RecvBuf) -> Result<RequestId, OpError> {
+    pub fn recv_claimed(
+        &self,
+        message: MatchedMessage,
+        buffer: RecvBuf,
+    ) -> Result<RequestId, OpError> {
         let inner = &mut *self.inner.borrow_mut();
         let space = inner.engine.unexpected.get(message.0).map_or(0, |m| m.space);
         let (key, _) = request::begin_receive(&mut inner.engine.requests, buffer, space);
@@ -238,19 +242,19 @@ impl Worker {
 
     /// The status of a completed request, which is freed.
     #[inline]
-    pub fn take(&self, id: RequestId) -> Option<Status> {
+    pub fn take(&self, id: RequestId) -> Option<OpStatus> {
         self.inner.borrow_mut().engine.take(id.0)
     }
 
     /// The status of a completed request, which stays.
-    pub fn peek(&self, id: RequestId) -> Option<Status> {
+    pub fn peek(&self, id: RequestId) -> Option<OpStatus> {
         let inner = self.inner.borrow();
         let request = inner.engine.requests.get(id.0)?;
         request.done.then_some(request.status)
     }
 
     /// The status of a completed request with the bytes that its buffer owned.
-    pub fn take_with_buffer(&self, id: RequestId) -> Option<(Status, Option<Vec<u8>>)> {
+    pub fn take_with_buffer(&self, id: RequestId) -> Option<(OpStatus, Option<Vec<u8>>)> {
         let inner = &mut *self.inner.borrow_mut();
         let request = inner.engine.requests.get_mut(id.0)?;
         if !request.done {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use bowline_base::slab::{Key, Slab};
 use bowline_base::worker_lock::WorkerLock;
-use bowline_model::transport::Costs;
+use bowline_model::transport::KnownCosts;
 use bowline_uct::{Caps, Iface};
 
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
@@ -98,14 +98,14 @@ impl Worker {
     /// # Errors
     /// When there is no lane, or one that cannot carry messages.
     pub fn new(parts: WorkerParts) -> Result<Self, WorkerError> {
-        Self::with_costs(parts, &Costs::default())
+        Self::with_costs(parts, &KnownCosts::default())
     }
 
     /// The same, with what is known of the transports' costs on this machine.
     ///
     /// # Errors
     /// As [`Worker::new`].
-    pub fn with_costs(parts: WorkerParts, costs: &Costs) -> Result<Self, WorkerError> {
+    pub fn with_costs(parts: WorkerParts, costs: &KnownCosts) -> Result<Self, WorkerError> {
         if parts.lanes.is_empty() {
             return Err(WorkerError::NoLane);
         }

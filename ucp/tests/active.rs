@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use crate::pair::{Pair, pattern};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
-use bowline_ucp::{AmKept, Completion, OpError, RequestId, Sent, WaitsFor, Worker};
+use bowline_ucp::{AmKept, OpError, RequestCompletion, RequestId, Sent, WaitsFor, Worker};
 
 type Cell<T> = Arc<Mutex<Vec<T>>>;
 
@@ -178,7 +178,7 @@ fn a_handler_answers_a_peer_never_connected_to() {
             let from = message.from;
             let id = message.recv(RecvBuf::owned(vec![0; len])).expect("the sender lives");
             let log = Arc::clone(&log);
-            let done = move |worker: &Worker, completion: Completion| {
+            let done = move |worker: &Worker, completion: RequestCompletion| {
                 let data = SendBuf::owned(completion.buffer.expect("owned"));
                 put(&log, worker.am_send(from, 1, b"answer", data).expect("sent"));
             };

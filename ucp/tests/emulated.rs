@@ -5,7 +5,8 @@ use crate::sides::Sides;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{
-    CloseMode, Ep, Fence, Handle, Memory, OpError, RemoteKey, RmaError, Sent, Status, Worker,
+    CloseMode, Ep, Fence, Handle, MemoryHandle, OpError, OpStatus, RemoteKey, RmaError, Sent,
+    Worker,
 };
 use bowline_uct::{AtomicOp, AtomicWidth};
 use proptest::prelude::*;
@@ -20,7 +21,7 @@ fn bare() -> NetworkOptions {
 /// Two workers, the second one's memory, and the first one's key to it.
 struct Far {
     sides: Sides,
-    memory: Memory,
+    memory: MemoryHandle,
     base: u64,
     ep: Ep,
     key: RemoteKey,
@@ -38,7 +39,7 @@ impl Far {
         Self { sides, memory, base, ep, key }
     }
 
-    fn put(&self, at: usize, bytes: &[u8]) -> Status {
+    fn put(&self, at: usize, bytes: &[u8]) -> OpStatus {
         let (worker, at) = (&self.sides.workers[0], self.base + at as u64);
         self.sides.end(0, worker.put(self.key, at, SendBuf::owned(bytes.to_vec())))
     }
@@ -73,7 +74,7 @@ impl Far {
     }
 }
 
-fn base(worker: &Worker, memory: Memory) -> u64 {
+fn base(worker: &Worker, memory: MemoryHandle) -> u64 {
     worker.mem_view(memory, |view| view.as_ptr().addr() as u64).expect("it is there")
 }
 

@@ -6,8 +6,8 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_self::{SelfConfig, SelfIface};
 use bowline_ucp::{
-    Completion, Envelope, Ep, Idle, MatchSpec, OpError, SendMode, Sent, SpaceOptions, Stages,
-    Waiter, Worker, WorkerParts,
+    Envelope, Ep, Idle, MatchSpec, OpError, RequestCompletion, SendMode, Sent, SpaceOptions,
+    Stages, Waiter, Worker, WorkerParts,
 };
 
 struct Spin;
@@ -332,7 +332,7 @@ fn active_messages_of_every_size_and_from_handlers() {
                 let buffer = RecvBuf::owned(vec![0; message.len() as usize]);
                 let id = message.recv(buffer).expect("the sender lives");
                 let log = Arc::clone(&log);
-                let done = move |_: &Worker, completion: Completion| {
+                let done = move |_: &Worker, completion: RequestCompletion| {
                     assert_eq!(completion.status.outcome, Ok(()));
                     let data = completion.buffer.expect("it was owned");
                     log.lock().expect("not poisoned").push((header, data));

@@ -2,7 +2,9 @@
 
 use bowline_base::config::Config;
 use bowline_sim::{Network, NetworkOptions};
-use bowline_ucp::{Ep, Idle, RequestId, SpaceOptions, Stages, Status, Waiter, Worker, WorkerParts};
+use bowline_ucp::{
+    Ep, Idle, OpStatus, RequestId, SpaceOptions, Stages, Waiter, Worker, WorkerParts,
+};
 
 struct Never;
 
@@ -71,7 +73,7 @@ impl Pair {
 
     /// Rounds until the request is complete; its status.
     #[track_caller]
-    pub(crate) fn finish(&self, rank: usize, id: RequestId) -> Status {
+    pub(crate) fn finish(&self, rank: usize, id: RequestId) -> OpStatus {
         self.until(|| self.workers[rank].is_complete(id));
         self.workers[rank].wait(id)
     }

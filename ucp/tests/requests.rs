@@ -6,7 +6,7 @@ use crate::pair::{Pair, pattern};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{
-    Completion, Envelope, MatchSpec, OpError, OperationKind, RequestId, SendMode, Sent,
+    Envelope, MatchSpec, OpError, OperationKind, RequestCompletion, RequestId, SendMode, Sent,
     StreamReceived, StreamWant, WaitsFor, Worker,
 };
 
@@ -68,7 +68,7 @@ fn a_callback_runs_in_a_later_progress_and_may_call_in() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let note = |what: &'static str| {
         let log = Arc::clone(&log);
-        move |worker: &Worker, completion: Completion| {
+        move |worker: &Worker, completion: RequestCompletion| {
             // It may ask, post and progress.
             worker.progress();
             let next = worker.recv(ANY, RecvBuf::owned(vec![0; 4])).expect("posted");

@@ -7,8 +7,8 @@ use bowline_base::config::Config;
 use bowline_receive_queue::with_messages;
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
-    Clock, Envelope, Ep, Idle, MatchSpec, OpError, RequestId, SendMode, Sent, SpaceOptions, Stages,
-    Status, Waiter, Worker, WorkerParts,
+    Clock, Envelope, Ep, Idle, MatchSpec, OpError, OpStatus, RequestId, SendMode, Sent,
+    SpaceOptions, Stages, Waiter, Worker, WorkerParts,
 };
 
 /// Nothing blocks in these tests; the clock is the network's.
@@ -101,9 +101,9 @@ impl Sides {
 
     /// Waits for a request without blocking.
     #[track_caller]
-    pub(crate) fn end(&self, worker: usize, sent: Result<Sent, OpError>) -> Status {
+    pub(crate) fn end(&self, worker: usize, sent: Result<Sent, OpError>) -> OpStatus {
         match sent.expect("it begins") {
-            Sent::Done => Status { source: 0, tag: 0, length: 0, outcome: Ok(()) },
+            Sent::Done => OpStatus { source: 0, tag: 0, length: 0, outcome: Ok(()) },
             Sent::Pending(id) => {
                 self.until(|| self.workers[worker].is_complete(id));
                 self.workers[worker].take(id).expect("it is complete")

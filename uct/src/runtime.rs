@@ -22,6 +22,6 @@ mod writable;
 pub use endpoints::EpTable;
 pub use events::{CompletionOf, Event, EventQueue};
 pub use keys::{KeyTable, OpenKey, bytes_of};
-pub use memory::{Held, Memory, MemoryTable};
+pub use memory::{Held, MemoryTable, RegisteredMemory};
 pub use numbers::NumberTable;
 pub use writable::WritableList;

@@ -22,7 +22,7 @@ pub(super) fn enter<W: Words>(
     woken: &Woken,
     number: u64,
 ) -> Result<Option<u64>, StrayWrite> {
-    if member.enter(memory, &number.to_le_bytes())? == Part::Waits {
+    if member.enter(memory, &number.to_le_bytes())? == BarrierPart::Waits {
         return Ok(None);
     }
     assert_eq!(member.lengths(memory)?, (8, 8));

@@ -154,8 +154,8 @@ fn no_sleeper_is_forgotten(announce: fn(&mut BarrierMember, &LoomWords) -> bool)
         let memory = &world.memory;
         let input = number(0, 0).to_le_bytes();
         let asleep = match member.enter(memory, &input).unwrap() {
-            Part::Waits => announce(&mut member, memory),
-            Part::Last => {
+            BarrierPart::Waits => announce(&mut member, memory),
+            BarrierPart::Last => {
                 member.lengths(memory).unwrap();
                 let _ = member.publish(memory, &total(0, 2).to_le_bytes());
                 false
@@ -233,11 +233,11 @@ fn nobody_leaves_early(leaves: fn(&mut BarrierMember, &LoomWords) -> bool) {
             let mut member = BarrierMember::new(rank, 2);
             entered.fetch_add(1, Ordering::SeqCst);
             match member.enter(&world.memory, &[])? {
-                Part::Last => {
+                BarrierPart::Last => {
                     member.lengths(&world.memory)?;
                     let _ = member.publish(&world.memory, &[]);
                 }
-                Part::Waits => {
+                BarrierPart::Waits => {
                     // A member that sees nothing in these looks is not one that leaves.
                     if !(0..POLLS).any(|_| member.poll(&world.memory) != Ok(false)) {
                         return Ok(());

@@ -71,7 +71,7 @@ impl Script {
         Self { memory: HeapWords::new(bytes(ranks)), members }
     }
 
-    fn enter(&mut self, rank: u32, input: &[u8]) -> Result<Part, StrayWrite> {
+    fn enter(&mut self, rank: u32, input: &[u8]) -> Result<BarrierPart, StrayWrite> {
         let member = &mut self.members[rank as usize];
         let part = member.enter(&self.memory, input);
         if part.is_err() {
@@ -141,9 +141,9 @@ fn damaged(len: usize, at: usize, when: u32, change: impl Fn(u64) -> u64) -> Vec
         for rank in (0..MEMBERS).filter(|&rank| !failed[rank as usize]).collect::<Vec<_>>() {
             strike(&script);
             match script.enter(rank, &input(rank)) {
-                Ok(Part::Waits) => waiting.push(rank),
+                Ok(BarrierPart::Waits) => waiting.push(rank),
                 // More than one may believe it; each has to find out.
-                Ok(Part::Last) => {
+                Ok(BarrierPart::Last) => {
                     strike(&script);
                     match script.finish(rank, &input(rank)) {
                         Ok(()) => last = Some(rank),
@@ -209,9 +209,9 @@ fn a_changed_word_ends_with_an_error_for_everybody_or_with_the_right_result() {
 #[test]
 fn different_lengths_are_reported_to_all() {
     let mut script = Script::new(3);
-    assert_eq!(script.enter(0, &[1; 8]), Ok(Part::Waits));
-    assert_eq!(script.enter(1, &[1; 16]), Ok(Part::Waits));
-    assert_eq!(script.enter(2, &[]), Ok(Part::Last));
+    assert_eq!(script.enter(0, &[1; 8]), Ok(BarrierPart::Waits));
+    assert_eq!(script.enter(1, &[1; 16]), Ok(BarrierPart::Waits));
+    assert_eq!(script.enter(2, &[]), Ok(BarrierPart::Last));
     let last = &mut script.members[2];
     assert_eq!(last.lengths(&script.memory), Ok((0, 16)));
     assert!(!last.publish_unequal(&script.memory, 0, 16));
@@ -221,13 +221,13 @@ fn different_lengths_are_reported_to_all() {
         assert_eq!(verdict, Ok(BarrierOutcome::Unequal(0, 16)));
     }
     // The next round is as if nothing had been.
-    assert_eq!(script.enter(1, &[]), Ok(Part::Waits));
+    assert_eq!(script.enter(1, &[]), Ok(BarrierPart::Waits));
 }
 
 #[test]
 fn members_on_the_way_are_waited_for() {
     let mut script = Script::new(2);
-    assert_eq!(script.enter(0, &[]), Ok(Part::Waits));
+    assert_eq!(script.enter(0, &[]), Ok(BarrierPart::Waits));
     for _ in 0..3 {
         assert_eq!(script.members[0].poll(&script.memory), Ok(false));
     }
@@ -236,7 +236,7 @@ fn members_on_the_way_are_waited_for() {
         BarrierMember { own: word(1, ENTERED, 0, check(1, Some(1), &[])), ..script.members[1] };
     other.store_own(&script.memory, Ordering::Relaxed);
     assert_eq!(script.members[0].poll(&script.memory), Ok(false));
-    assert_eq!(script.enter(1, &[]), Ok(Part::Last));
+    assert_eq!(script.enter(1, &[]), Ok(BarrierPart::Last));
     assert_eq!(script.members[0].poll(&script.memory), Ok(false));
     assert_eq!(script.finish(1, &[]), Ok(()));
     assert_eq!(script.poll(0, &[]), Ok(true));

@@ -4,8 +4,8 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::{
-    OWNED, RecvBuf, SCATTERED, Shape, Unpack, checked, described, give_away, no_address, take_back,
-    take_scattered,
+    MemoryLayout, OWNED, RecvBuf, SCATTERED, Unpack, checked, described, give_away, no_address,
+    take_back, take_scattered,
 };
 use crate::copy::copy_bytes;
 use crate::copy::copy_from_shared;
@@ -103,8 +103,8 @@ impl RecvBuf {
     }
 
     /// How the buffer lies in memory.
-    pub fn shape(&self) -> Shape {
-        self.incoming().map_or(Shape::Whole, Incoming::shape)
+    pub fn shape(&self) -> MemoryLayout {
+        self.incoming().map_or(MemoryLayout::Whole, Incoming::shape)
     }
 
     /// Whether a callback could not take what it was given; it gets nothing more.

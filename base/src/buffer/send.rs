@@ -4,7 +4,8 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use super::{
-    OWNED, Pack, SCATTERED, SendBuf, Shape, checked, described, give_away, no_address, take_back,
+    MemoryLayout, OWNED, Pack, SCATTERED, SendBuf, checked, described, give_away, no_address,
+    take_back,
 };
 use crate::copy::copy_slice;
 use crate::layout::{Layout, Overflow};
@@ -95,8 +96,8 @@ impl SendBuf {
     }
 
     /// How the message lies in memory.
-    pub fn shape(&self) -> Shape {
-        self.outgoing().map_or(Shape::Whole, Outgoing::shape)
+    pub fn shape(&self) -> MemoryLayout {
+        self.outgoing().map_or(MemoryLayout::Whole, Outgoing::shape)
     }
 
     fn outgoing(&self) -> Option<&Outgoing> {

@@ -32,12 +32,12 @@ impl Unpack for Copying {
     fn space(&self) -> usize {
         self.0.len()
     }
-    fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Refused> {
+    fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), UnpackRefused> {
         assert_eq!(offset, self.1, "in order, each byte once");
         self.1 += bytes.len();
         assert!(!bytes.contains(&0xee), "a byte that makes it panic");
         self.0[offset..offset + bytes.len()].copy_from_slice(bytes);
-        if bytes.contains(&0xdd) { Err(Refused) } else { Ok(()) }
+        if bytes.contains(&0xdd) { Err(UnpackRefused) } else { Ok(()) }
     }
 }
 
@@ -65,8 +65,8 @@ fn a_message_in_pieces_is_the_pieces_one_after_the_other() {
     let mut pieces = SendBuf::pieces(cut(&all, &lengths));
     let mut packed = SendBuf::packed_by(Box::new(Copying(all.clone(), 0)));
     assert_eq!((whole.len(), pieces.len(), packed.len()), (5000, 5000, 5000));
-    assert_eq!((whole.shape(), pieces.shape()), (Shape::Whole, Shape::Pieces(8)));
-    assert_eq!(packed.shape(), Shape::Callbacks);
+    assert_eq!((whole.shape(), pieces.shape()), (MemoryLayout::Whole, MemoryLayout::Pieces(8)));
+    assert_eq!(packed.shape(), MemoryLayout::Callbacks);
     assert!(pieces.short(i32::MAX).is_none() && packed.short(i32::MAX).is_none());
     assert!(whole.short(4999).is_none() && whole.short(5000).is_some());
     for step in [1, 100, 2500] {
@@ -161,7 +161,7 @@ fn a_message_that_is_laid_out_is_its_elements_one_after_the_other() {
     // SAFETY: the memory outlives the handle, and is not written meanwhile.
     let mut sent = unsafe { SendBuf::laid_out(memory.as_ptr(), Arc::clone(&element), 10) }.unwrap();
     // The last byte of an element touches the first of the next, but the pieces are counted by element.
-    assert_eq!((sent.len(), sent.shape()), (30, Shape::Pieces(20)));
+    assert_eq!((sent.len(), sent.shape()), (30, MemoryLayout::Pieces(20)));
     assert!(sent.short(i32::MAX).is_none() && sent.contiguous().is_none());
     let expected: Vec<u8> = (0..40).filter(|byte| byte % 4 != 2).collect();
     for offset in [29, 0, 7, 4, 30, 31] {
@@ -181,7 +181,7 @@ fn a_message_that_is_laid_out_is_its_elements_one_after_the_other() {
     let start = memory.as_mut_ptr();
     // SAFETY: the memory outlives the handle, and is nobody else's meanwhile.
     let mut space = unsafe { RecvBuf::laid_out(start, Arc::clone(&element), 10) }.unwrap();
-    assert_eq!((space.len(), space.shape(), space.failed()), (30, Shape::Pieces(20), false));
+    assert_eq!((space.len(), space.shape(), space.failed()), (30, MemoryLayout::Pieces(20), false));
     assert_eq!(space.write_at(25, &[0xbb; 9]), 5);
     assert_eq!(space.write_at(4, &[0xcc; 3]), 3);
     assert_eq!(space.write_at(30, &[0xdd; 3]), 0);
@@ -197,5 +197,5 @@ fn a_message_that_is_laid_out_is_its_elements_one_after_the_other() {
     }
     // SAFETY: there are no bytes.
     let none = unsafe { SendBuf::laid_out(std::ptr::null(), element, 0) }.unwrap();
-    assert_eq!((none.len(), none.shape()), (0, Shape::Whole));
+    assert_eq!((none.len(), none.shape()), (0, MemoryLayout::Whole));
 }

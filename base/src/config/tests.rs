@@ -171,7 +171,7 @@ fn the_program_has_the_last_word_within_the_bounds() {
 #[test]
 fn rows_say_everything_and_can_be_written_back() {
     let config = read(&[("BOWLINE_TEST_SIZE", "3k")]).unwrap();
-    let rows: Vec<Row> = config.rows().collect();
+    let rows: Vec<SettingRow> = config.rows().collect();
     assert_eq!(rows.len(), SETTINGS.len());
     assert!(rows.is_sorted_by_key(|row| row.name));
     let size = rows.iter().find(|row| row.name == "BOWLINE_TEST_SIZE").unwrap();

@@ -20,7 +20,7 @@ use crate::doorbell_word::{
     light_fence_needed, membarrier, prepare_to_wake, ring_word, rung, wake_futex,
 };
 use crate::job::JobMemory;
-use crate::sync::Line;
+use crate::sync::CacheLine;
 use crate::sync::atomic::Ordering;
 
 /// Where the words live.
@@ -33,7 +33,7 @@ enum Home {
     /// Kept for the pointer of the handle. Not a `Box`, whose move would claim the words for
     /// itself alone.
     Private {
-        _words: Arc<Line<DoorbellWords>>,
+        _words: Arc<CacheLine<DoorbellWords>>,
     },
 }
 
@@ -78,7 +78,7 @@ impl Doorbell {
         light_fence_needed();
         // Its ringers are few: they make the fence, and its sleeper interrupts no processor (rule 5).
         // Relaxed: nobody else has the word yet.
-        let home = Arc::new(Line(DoorbellWords::default()));
+        let home = Arc::new(CacheLine(DoorbellWords::default()));
         home.word.store(FENCED, Ordering::Relaxed);
         let words = NonNull::from(&**home);
         let inner = Inner { home: Home::Private { _words: home }, event: OnceLock::new() };

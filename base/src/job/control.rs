@@ -24,7 +24,7 @@
 
 use super::JobMemory;
 use crate::doorbell_word::{DoorbellWords, WakeSocket};
-use crate::sync::Line;
+use crate::sync::CacheLine;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One rank's control block. Each group has a cache line of its own, since each has other
@@ -33,23 +33,23 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[repr(C, align(64))]
 pub struct ControlBlock {
     /// Who the rank is. Written when it attaches and when it finalises.
-    pub identity: Line<Identity>,
+    pub identity: CacheLine<Identity>,
     /// How it sleeps. Stored by the rank itself, changed by a thread that wakes it, loaded by every
     /// sender.
-    pub doorbell: Line<DoorbellWords>,
+    pub doorbell: CacheLine<DoorbellWords>,
     /// What the rank is about to reserve in somebody's queue. It stores the intent before it
     /// takes slots and clears it after they are finalised; a consumer that settles a hole of a
     /// dead producer loads it. The queue's module defines the bits; zero is no intent.
-    pub intent: Line<AtomicU64>,
+    pub intent: CacheLine<AtomicU64>,
     /// What the rank waits for, for tools that inspect the job.
-    pub waiting: Line<Waiting>,
+    pub waiting: CacheLine<Waiting>,
     /// Set by a sender that found this rank's queue full; cleared by the rank when there is space
     /// and the senders are notified.
-    pub space_wanted: Line<AtomicU32>,
+    pub space_wanted: CacheLine<AtomicU32>,
     /// Local index + 1 of the rank whose queue this one found full; 0 for none.
-    pub waiting_on: Line<AtomicU32>,
+    pub waiting_on: CacheLine<AtomicU32>,
     /// What the rank does with its processor.
-    pub processor: Line<Processor>,
+    pub processor: CacheLine<Processor>,
 }
 
 /// What a rank does with its processor, for the others that share it or wait for this rank. Hints.

@@ -2,7 +2,7 @@
 
 use super::{
     CONSUMED, DATA_CONSUMED, Damaged, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD,
-    MAX_INLINE, MAX_LINE, OWNER_LINE, Shape, USER_FLAGS,
+    MAX_INLINE, MAX_LINE, OWNER_LINE, RingShape, USER_FLAGS,
 };
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
@@ -27,7 +27,7 @@ pub struct Peek {
 #[derive(Debug)]
 pub struct Consumer<W> {
     words: W,
-    shape: Shape,
+    shape: RingShape,
     /// Position of the next slot.
     head: u64,
     /// Position behind the last data consumed; a multiple of a line.
@@ -38,7 +38,7 @@ pub struct Consumer<W> {
 }
 
 impl<W: Words> Consumer<W> {
-    pub(super) fn new(words: W, shape: Shape) -> Self {
+    pub(super) fn new(words: W, shape: RingShape) -> Self {
         Self {
             words,
             shape,
@@ -86,7 +86,7 @@ impl<W: Words> Consumer<W> {
     #[inline]
     pub fn receive<T>(
         &mut self,
-        handle: impl FnOnce(Arrival<'_, W>) -> T,
+        handle: impl FnOnce(RingMessage<'_, W>) -> T,
     ) -> Result<Option<T>, Damaged> {
         let head = self.head;
         // SAFETY: `slot_line` masks the position, and `init` saw that all slots are there.
@@ -103,7 +103,7 @@ impl<W: Words> Consumer<W> {
         if len > MAX_INLINE {
             return Err(Damaged);
         }
-        let result = handle(Arrival::read(line, word, len, self.slot_place(line, len)));
+        let result = handle(RingMessage::read(line, word, len, self.slot_place(line, len)));
         self.head = head + 1;
         if self.head >= self.publish_at {
             self.publish();
@@ -116,7 +116,10 @@ impl<W: Words> Consumer<W> {
     ///
     /// # Errors
     /// As for [`receive`](Self::receive).
-    pub fn offer(&mut self, handle: impl FnOnce(Arrival<'_, W>) -> bool) -> Result<bool, Damaged> {
+    pub fn offer(
+        &mut self,
+        handle: impl FnOnce(RingMessage<'_, W>) -> bool,
+    ) -> Result<bool, Damaged> {
         // SAFETY: as in `receive`.
         let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
         // Acquire: pairs with the Release store in `Producer::publish`.
@@ -134,7 +137,7 @@ impl<W: Words> Consumer<W> {
             }
             (self.slot_place(line, len), len, self.data_head)
         };
-        if !handle(Arrival::read(line, word, len, place)) {
+        if !handle(RingMessage::read(line, word, len, place)) {
             return Ok(false);
         }
         self.head += 1;
@@ -203,13 +206,13 @@ impl<W: Words> Consumer<W> {
     fn receive_data<T>(
         &mut self,
         word: u64,
-        handle: impl FnOnce(Arrival<'_, W>) -> T,
+        handle: impl FnOnce(RingMessage<'_, W>) -> T,
     ) -> Result<Option<T>, Damaged> {
         // SAFETY: as in `receive`.
         let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
         let (first, len, end) = self.data_piece(line)?;
         let place = Place::Data(&self.words, first);
-        let result = handle(Arrival::read(line, word, len, place));
+        let result = handle(RingMessage::read(line, word, len, place));
         self.head += 1;
         self.data_head = end;
         if self.head >= self.publish_at || end >= self.data_publish_at {
@@ -297,7 +300,7 @@ enum Place<'a, W: Words + 'a> {
 /// A message handed out by [`Consumer::receive`]. Its length is checked; its bytes are whatever
 /// the peer wrote, and may still change.
 #[derive(Debug)]
-pub struct Arrival<'a, W: Words> {
+pub struct RingMessage<'a, W: Words> {
     /// Which handler it is for.
     pub id: u8,
     /// As the producer set them.
@@ -309,7 +312,7 @@ pub struct Arrival<'a, W: Words> {
     place: Place<'a, W>,
 }
 
-impl<'a, W: Words> Arrival<'a, W> {
+impl<'a, W: Words> RingMessage<'a, W> {
     /// Reads the slot in `line`, whose checked words and length are given.
     #[inline]
     fn read(line: W::Line<'a>, word: u64, len: usize, place: Place<'a, W>) -> Self {
@@ -347,7 +350,7 @@ impl<'a, W: Words> Arrival<'a, W> {
     }
 }
 
-impl<'a> Arrival<'a, DirectWords> {
+impl<'a> RingMessage<'a, DirectWords> {
     /// The payload where it lies, always in one piece.
     #[inline]
     pub fn payload(&self) -> View<'a> {

@@ -8,7 +8,7 @@ use crate::scmp::{Message, seq};
 use crate::sync::atomic::AtomicU64;
 use crate::words::LoomWords;
 
-const SHAPE: Shape = Shape { slots: 4, data: 256 };
+const SHAPE: RingShape = RingShape { slots: 4, data: 256 };
 
 fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -75,7 +75,7 @@ fn loom_ring_is_a_queue() {
 #[test]
 fn loom_ring_uses_data_again() {
     check(3, || {
-        let shape = Shape { slots: 8, data: 256 };
+        let shape = RingShape { slots: 8, data: 256 };
         let words = LoomWords::new(shape.bytes());
         let mut consumer = init(words.clone(), shape).expect("large enough");
         let sender = thread::spawn(move || {

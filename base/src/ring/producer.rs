@@ -3,7 +3,7 @@
 use super::promote::END_ID;
 use super::{
     CONSUMED, DATA_CONSUMED, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD, MAX_INLINE,
-    MAX_LINE, OWNER_LINE, RingError, Shape, USER_FLAGS, shape_of,
+    MAX_LINE, OWNER_LINE, RingError, RingShape, USER_FLAGS, shape_of,
 };
 use crate::copy::overwrites_lines;
 use crate::sync::LINE;
@@ -24,7 +24,7 @@ const PREFETCH_DATA: usize = 256;
 #[derive(Debug)]
 pub struct Producer<W> {
     words: W,
-    shape: Shape,
+    shape: RingShape,
     /// Position of the next slot.
     tail: u64,
     /// `tail` stays below: the head as last loaded, plus L. Of a damaged ring: `0`.
@@ -263,7 +263,7 @@ impl<W: Words> DataSpace<'_, W> {
         let n = bytes.len().min(self.max_len);
         let first = self.producer.shape.data_line(self.position);
         for (i, piece) in bytes[..n].chunks(LINE).enumerate() {
-            // The space is whole lines in one piece, see `Shape::place`.
+            // The space is whole lines in one piece, see `RingShape::place`.
             self.producer.words.line(first + i).put(0, piece);
         }
         n

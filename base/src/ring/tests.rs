@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::promote::{END_ID, Receiving, SWITCH_ID, Sending, read_switch, switch_header};
 use super::*;
-use crate::sync::Line;
+use crate::sync::CacheLine;
 use crate::sync::atomic::Ordering;
 use crate::view::View;
 use crate::words::{DirectWords, HeapWords, LINE_WORDS, LineWords, Words};
@@ -43,12 +43,12 @@ struct Checked {
     consumer: Consumer<HeapWords>,
     model: VecDeque<(u8, u64, Vec<u8>)>,
     number: u64,
-    shape: Shape,
+    shape: RingShape,
     owner: u32,
 }
 
 impl Checked {
-    fn new(shape: Shape) -> Self {
+    fn new(shape: RingShape) -> Self {
         let words = HeapWords::new(shape.bytes());
         let consumer = init(words.clone(), shape).expect("large enough");
         let mut checked = Self {
@@ -158,7 +158,7 @@ proptest! {
 
     #[test]
     fn a_ring_is_a_deque(slots in 2u32..6, data in 8u32..12, actions in actions()) {
-        let mut ring = Checked::new(Shape { slots: 1 << slots, data: 1 << data });
+        let mut ring = Checked::new(RingShape { slots: 1 << slots, data: 1 << data });
         for action in actions {
             ring.step(action)?;
         }
@@ -171,7 +171,7 @@ proptest! {
 
     #[test]
     fn damage_is_an_error(script in proptest::collection::vec(any::<(u8, u8, u64)>(), 0..200)) {
-        let shape = Shape { slots: 4, data: 256 };
+        let shape = RingShape { slots: 4, data: 256 };
         let words = HeapWords::new(shape.bytes());
         let mut consumer = init(words.clone(), shape).expect("large enough");
         let mut producer = Producer::claim(words.clone(), 1).expect("free");
@@ -208,7 +208,7 @@ proptest! {
 
 #[test]
 fn a_head_from_nowhere_is_damage() {
-    let shape = Shape { slots: 4, data: 256 };
+    let shape = RingShape { slots: 4, data: 256 };
     for (word, value) in [(0, 2), (0, u64::MAX), (1, 64), (1, 3), (1, u64::MAX - 63)] {
         let words = HeapWords::new(shape.bytes());
         let _consumer = init(words.clone(), shape).expect("large enough");
@@ -223,7 +223,7 @@ fn a_head_from_nowhere_is_damage() {
 
 #[test]
 fn a_dead_owners_messages_do_not_pass_for_the_next_ones() {
-    let shape = Shape { slots: 4, data: 256 };
+    let shape = RingShape { slots: 4, data: 256 };
     let words = HeapWords::new(shape.bytes());
     let mut consumer = init(words.clone(), shape).expect("large enough");
     let mut dead = Producer::claim(words.clone(), 1).expect("free");
@@ -242,9 +242,9 @@ fn a_dead_owners_messages_do_not_pass_for_the_next_ones() {
 
 #[test]
 fn the_mapped_home_shows_payloads_in_place() {
-    let shape = Shape { slots: 4, data: 256 };
-    let mut lines: Box<[Line<[u64; LINE_WORDS]>]> =
-        (0..shape.bytes() / LINE).map(|_| Line::default()).collect();
+    let shape = RingShape { slots: 4, data: 256 };
+    let mut lines: Box<[CacheLine<[u64; LINE_WORDS]>]> =
+        (0..shape.bytes() / LINE).map(|_| CacheLine::default()).collect();
     // SAFETY: the box is used only through the view until the end of the test.
     let view = unsafe { View::from_raw(lines.as_mut_ptr().cast(), shape.bytes()) };
     // SAFETY: the box outlives the words.
@@ -267,18 +267,18 @@ fn the_mapped_home_shows_payloads_in_place() {
 
 #[test]
 fn wrong_shapes_and_words_of_no_ring_are_refused() {
-    let words = HeapWords::new(Shape { slots: 8, data: 512 }.bytes());
+    let words = HeapWords::new(RingShape { slots: 8, data: 512 }.bytes());
     for shape in [(0, 512), (6, 512), (2, 512), (8, 100), (8, 128), (8, 3 << 8)] {
         let (slots, data) = shape;
-        let refused = init(words.clone(), Shape { slots, data }).err();
+        let refused = init(words.clone(), RingShape { slots, data }).err();
         assert_eq!(refused, Some(RingError::Shape), "{shape:?}");
     }
     assert_eq!(
-        init(words.clone(), Shape { slots: 16, data: 512 }).err(),
+        init(words.clone(), RingShape { slots: 16, data: 512 }).err(),
         Some(RingError::TooSmall)
     );
     assert_eq!(Producer::claim(words.clone(), 1).err(), Some(RingError::NotARing));
-    init(words.clone(), Shape { slots: 8, data: 512 }).expect("large enough");
+    init(words.clone(), RingShape { slots: 8, data: 512 }).expect("large enough");
     words.line(0).store(1, 1 << 20, Ordering::Relaxed);
     assert_eq!(Producer::claim(words, 1).err(), Some(RingError::Shape));
 }

@@ -3,8 +3,8 @@
 //! heap home checks every line).
 
 use super::{
-    Arrival, Fault, Intent, MAX_SLOTS, Producers, checksummed as checksums, max_message_bytes,
-    published, seq,
+    Fault, Intent, MAX_SLOTS, Producers, QueuedMessage, checksummed as checksums,
+    max_message_bytes, published, seq,
 };
 use crate::buffer::RecvBuf;
 use crate::sync::atomic::Ordering;
@@ -184,7 +184,7 @@ fn scribble(words: &HeapWords, chunk: &[u8], tag: u32) -> u64 {
     value
 }
 
-fn look(arrival: &Arrival<'_, HeapWords>, limit: usize) {
+fn look(arrival: &QueuedMessage<'_, HeapWords>, limit: usize) {
     assert!(arrival.len <= limit, "a length beyond the queue was handed out");
     let mut bytes = vec![0; arrival.len];
     assert_eq!(arrival.copy_to(&mut bytes), arrival.len);

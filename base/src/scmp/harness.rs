@@ -1,7 +1,7 @@
 //! What the tests of both forms share: one face for both, producers that can be stopped after
 //! every step, and messages whose bytes say where they come from.
 
-use super::{Arrival, Fault, Message, Producers, Refused, published, seq};
+use super::{Fault, Message, Producers, QueuedMessage, Refused, published, seq};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::words::Words;
 
@@ -28,7 +28,7 @@ pub(super) trait Form<W: Words> {
     fn poll(
         c: &mut Self::Consumer,
         budget: u32,
-        handle: impl FnMut(Arrival<'_, W>),
+        handle: impl FnMut(QueuedMessage<'_, W>),
     ) -> Result<u32, Fault>;
     fn settle(c: &mut Self::Consumer, ranks: &Ranks) -> Result<seq::Settled, Fault>;
     fn stalled(c: &Self::Consumer) -> bool;
@@ -77,7 +77,7 @@ macro_rules! form {
             fn poll(
                 c: &mut Self::Consumer,
                 budget: u32,
-                handle: impl FnMut(Arrival<'_, W>),
+                handle: impl FnMut(QueuedMessage<'_, W>),
             ) -> Result<u32, Fault> {
                 c.poll(budget, handle)
             }
@@ -137,7 +137,7 @@ pub(super) fn payload(source: u16, number: u64, len: usize) -> Vec<u8> {
 }
 
 /// Reads an arrival and checks every byte of it; returns source and number.
-pub(super) fn read<W: Words>(arrival: &Arrival<'_, W>) -> Result<(u16, u64), String> {
+pub(super) fn read<W: Words>(arrival: &QueuedMessage<'_, W>) -> Result<(u16, u64), String> {
     let [source, number, len] = arrival.header;
     let mut bytes = vec![0; arrival.len];
     arrival.copy_to(&mut bytes);

@@ -122,7 +122,7 @@ pub(super) fn conts_match<W: Words>(words: &W, first: usize, slots: usize, start
 /// A message handed out by a consumer; it stays in the queue's memory until the handler returns.
 /// The lengths are checked, the bytes are whatever the peer wrote and may still change.
 #[derive(Debug)]
-pub struct Arrival<'a, W: Words> {
+pub struct QueuedMessage<'a, W: Words> {
     /// Which handler it is for.
     pub id: u8,
     /// As the producer set them.
@@ -140,7 +140,7 @@ pub struct Arrival<'a, W: Words> {
     start: W::Line<'a>,
 }
 
-impl<'a, W: Words> Arrival<'a, W> {
+impl<'a, W: Words> QueuedMessage<'a, W> {
     /// Reads the START at line `first`; its length and its CONTs have been checked, so that
     /// all its lines exist.
     #[inline]
@@ -178,7 +178,7 @@ impl<'a, W: Words> Arrival<'a, W> {
     }
 }
 
-impl<'a> Arrival<'a, DirectWords> {
+impl<'a> QueuedMessage<'a, DirectWords> {
     /// The whole payload where it lies, when it is in one piece (up to [`FIRST_BYTES`]).
     #[inline]
     pub fn in_place(&self) -> Option<View<'a>> {
@@ -205,7 +205,7 @@ impl<'a> Arrival<'a, DirectWords> {
 }
 
 #[cfg(not(bowline_loom))]
-impl<'a, 'v> Arrival<'a, crate::words::ViewWords<'v>> {
+impl<'a, 'v> QueuedMessage<'a, crate::words::ViewWords<'v>> {
     /// As the method of the same name over mapped memory.
     #[inline]
     pub fn in_place(&self) -> Option<View<'a>> {

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 
 use super::{LINE_WORDS, LineWords, Words, space};
-use crate::sync::Line;
+use crate::sync::CacheLine;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
 /// Zeroed words on the heap; clones share them.
 #[derive(Clone, Debug)]
-pub struct HeapWords(Arc<[Line<[AtomicU64; LINE_WORDS]>]>);
+pub struct HeapWords(Arc<[CacheLine<[AtomicU64; LINE_WORDS]>]>);
 
 /// A line of [`HeapWords`].
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct HeapLine<'a>(&'a [AtomicU64; LINE_WORDS]);
 impl HeapWords {
     /// As many zeroed lines as hold `bytes`.
     pub fn new(bytes: usize) -> Self {
-        Self((0..bytes.div_ceil(crate::sync::LINE)).map(|_| Line::default()).collect())
+        Self((0..bytes.div_ceil(crate::sync::LINE)).map(|_| CacheLine::default()).collect())
     }
 
     /// Fills the memory from its start with `words`, in order, as far as both go.

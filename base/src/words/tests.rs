@@ -1,10 +1,10 @@
 //! Both homes of a normal build behave alike, and the mapped one stays inside its line.
 
 use super::*;
-use crate::sync::Line;
+use crate::sync::CacheLine;
 
 /// Two lines of plain memory, with the view that `DirectWords` wants.
-fn mapped(lines: &mut Box<[Line<[u64; LINE_WORDS]>]>) -> DirectWords {
+fn mapped(lines: &mut Box<[CacheLine<[u64; LINE_WORDS]>]>) -> DirectWords {
     let len = lines.len() * LINE;
     // SAFETY: the box is used only through the view from here on.
     let view = unsafe { View::from_raw(lines.as_mut_ptr().cast(), len) };
@@ -37,18 +37,21 @@ fn exercise<W: Words>(words: &W) {
 #[test]
 fn homes_behave_alike() {
     exercise(&HeapWords::new(2 * LINE));
-    let mut lines: Box<[Line<[u64; LINE_WORDS]>]> = (0..2).map(|_| Line::default()).collect();
+    let mut lines: Box<[CacheLine<[u64; LINE_WORDS]>]> =
+        (0..2).map(|_| CacheLine::default()).collect();
     // SAFETY: the box is used only through the view from here on, and outlives it.
     let view = unsafe { View::from_raw(lines.as_mut_ptr().cast(), 2 * LINE) };
     exercise(&ViewWords::new(view).expect("a Line starts on a line"));
     assert!(ViewWords::new(view.slice(8, LINE).expect("inside")).is_none(), "not on a line");
-    let mut lines: Box<[Line<[u64; LINE_WORDS]>]> = (0..2).map(|_| Line::default()).collect();
+    let mut lines: Box<[CacheLine<[u64; LINE_WORDS]>]> =
+        (0..2).map(|_| CacheLine::default()).collect();
     exercise(&mapped(&mut lines));
 }
 
 #[test]
 fn a_put_ends_with_its_line() {
-    let mut lines: Box<[Line<[u64; LINE_WORDS]>]> = (0..2).map(|_| Line::default()).collect();
+    let mut lines: Box<[CacheLine<[u64; LINE_WORDS]>]> =
+        (0..2).map(|_| CacheLine::default()).collect();
     let words = mapped(&mut lines);
     words.line(0).put(6, &[0xff; 64]);
     assert_eq!(words.line(0).read(7), u64::MAX);
@@ -61,7 +64,8 @@ fn a_put_ends_with_its_line() {
 
 #[test]
 fn a_crooked_start_is_refused() {
-    let mut lines: Box<[Line<[u64; LINE_WORDS]>]> = (0..2).map(|_| Line::default()).collect();
+    let mut lines: Box<[CacheLine<[u64; LINE_WORDS]>]> =
+        (0..2).map(|_| CacheLine::default()).collect();
     // SAFETY: the box is used only through the view.
     let view = unsafe { View::from_raw(lines.as_mut_ptr().cast(), 2 * LINE) };
     let crooked = view.slice(8, LINE).expect("inside");

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use bowline::stack::{self, Place};
+use bowline::stack::{self, RankPlace};
 use bowline::wait::SystemWaiter;
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::{JobMemory, JobSpec};
@@ -75,7 +75,7 @@ fn workers() -> Result<[Worker; 2]> {
         JobMemory::create_private(&JobSpec { job_id: 1, ranks: 2, first_rank: 0, area_bytes })?;
     let make = |rank| {
         job.attach(rank)?;
-        let place = Place::of_thread(&job, rank);
+        let place = RankPlace::of_thread(&job, rank);
         let worker = stack::worker(&place, &config, SystemWaiter::new(&config))?;
         worker.open_space(0, SpaceOptions::default())?;
         anyhow::Ok(worker)

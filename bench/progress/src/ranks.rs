@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use bowline::mpi::{CollOptions, Directory, DirectoryError, World, WorldParts};
 use bowline::progress;
-use bowline::stack::{self, Place, SETTINGS, area_bytes};
+use bowline::stack::{self, RankPlace, SETTINGS, area_bytes};
 use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
@@ -161,7 +161,7 @@ fn join(
     let worker = match lane {
         Lane::Tcp => {
             bind(rank as usize);
-            let place = Place { shared, ..Place::of_thread(job, rank) };
+            let place = RankPlace { shared, ..RankPlace::of_thread(job, rank) };
             stack::worker(&place, config, waiter)?
         }
         Lane::Shm | Lane::Carrier => {

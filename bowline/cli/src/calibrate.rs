@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail, ensure};
 use bowline::costs;
-use bowline_model::transport::{Costs, Figure, Origin};
+use bowline_model::transport::{CostOrigin, Figure, KnownCosts};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
@@ -95,7 +95,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         let file = file.as_ref().context("BOWLINE_CALIBRATION is off; name a file or unset it")?;
         // Before half a minute is spent on figures that have no place.
         costs::writable(file)?;
-        let (probed, mut all) = (costs::known(&config, 1, false), Costs::default());
+        let (probed, mut all) = (costs::known(&config, 1, false), KnownCosts::default());
         for transport in &args.transport {
             measure(transport, &probed, &mut all)
                 .with_context(|| format!("cannot calibrate {transport}; nothing was kept"))?;
@@ -161,7 +161,7 @@ const LEAST_READ: f64 = 0.5;
 /// Times by window or length, in the order in which they were measured.
 type Points = Vec<(f64, f64)>;
 
-fn measure(transport: &str, probed: &Costs, costs: &mut Costs) -> Result<()> {
+fn measure(transport: &str, probed: &KnownCosts, costs: &mut KnownCosts) -> Result<()> {
     let style = ProgressStyle::with_template("{msg:<28} {bar:30} {pos}/{len}")?;
     let bar = ProgressBar::new((ROUNDS * (WINDOWS.len() + 2)) as u64).with_style(style);
     // A round takes one to two seconds, over networks as well.
@@ -197,7 +197,7 @@ fn measure(transport: &str, probed: &Costs, costs: &mut Costs) -> Result<()> {
     let figures = fit(&series, &eager, &read, copy)?;
     believe(&figures, copy)?;
     for (name, value) in figures {
-        costs.learn(transport, name, Figure { value, origin: Origin::Calibrated });
+        costs.learn(transport, name, Figure { value, origin: CostOrigin::Calibrated });
     }
     Ok(())
 }
@@ -243,7 +243,7 @@ fn believe(figures: &[(&'static str, f64)], copy: f64) -> Result<()> {
 }
 
 /// What a copy costs, which one process has measured before.
-fn copy(known: &Costs, transport: &str) -> f64 {
+fn copy(known: &KnownCosts, transport: &str) -> f64 {
     let found = known.known().iter().find(|(t, name, _)| t == transport && name == "copy");
     found.map_or(0.03, |(.., figure)| figure.value)
 }
@@ -364,9 +364,9 @@ mod tests {
     fn of_two_figures_of_one_name_the_surer_is_shown() {
         let figure = |value, origin| Figure { value, origin };
         let known = [
-            ("shm".to_owned(), "message.per_byte".to_owned(), figure(1.0, Origin::Assumed)),
-            ("shm".to_owned(), "message.per_byte".to_owned(), figure(2.0, Origin::Calibrated)),
-            ("tcp".to_owned(), "message.per_byte".to_owned(), figure(3.0, Origin::Assumed)),
+            ("shm".to_owned(), "message.per_byte".to_owned(), figure(1.0, CostOrigin::Assumed)),
+            ("shm".to_owned(), "message.per_byte".to_owned(), figure(2.0, CostOrigin::Calibrated)),
+            ("tcp".to_owned(), "message.per_byte".to_owned(), figure(3.0, CostOrigin::Assumed)),
         ];
         assert_eq!(that_count(&known), known[1..]);
     }

@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail, ensure};
 use bowline::ucp::matching::EngineKind;
 use bowline::ucp::proto::Op;
 use bowline::ucp::{LaneReport, SpaceOptions, Worker};
-use bowline_model::coll::price::Operands;
+use bowline_model::coll::price::ReductionOperands;
 use protocols::{Carried, Protocols};
 use serde::Serialize;
 
@@ -99,7 +99,7 @@ impl Args {
     ///
     /// # Errors
     /// When it combines nothing, and an option says what.
-    fn operands(&self, name: Collective) -> anyhow::Result<Operands> {
+    fn operands(&self, name: Collective) -> anyhow::Result<ReductionOperands> {
         let (class, width) = (self.class.map(|_| "--class"), self.width.map(|_| "--width"));
         let given = class.or(width).or(self.ordered.then_some("--ordered"));
         if let Some(option) = given.filter(|_| !name.reduces()) {
@@ -107,7 +107,7 @@ impl Args {
         }
         let class = self.class.unwrap_or(Class::Vector);
         let width = self.width.unwrap_or(8);
-        Ok(Operands::new(!self.ordered, class.into(), width as usize))
+        Ok(ReductionOperands::new(!self.ordered, class.into(), width as usize))
     }
 }
 

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use bowline_model::fennel::file;
 use bowline_model::fennel::generate::{multicast, ping_pong};
-use bowline_model::fennel::instrument::Recorder;
+use bowline_model::fennel::instrument::TraceRecorder;
 use clap::Subcommand;
 
 use super::{numbers, output};
@@ -277,7 +277,7 @@ impl Common {
         }
         self.timeline.iter().chain(&self.tasks).try_for_each(|path| timeline::check_place(path))?;
         let plan = self.network.plan(ranks)?;
-        let mut recorder = Recorder::default();
+        let mut recorder = TraceRecorder::default();
         let wanted = !self.timeline.is_empty() || self.tasks.is_some();
         let kept = wanted.then_some(&mut recorder);
         let mut report = measure::measure(program, &job, &plan, &self.measure, kept)?;

@@ -7,7 +7,7 @@ mod transports;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-use bowline_base::config::{Config, Row};
+use bowline_base::config::{Config, SettingRow};
 use bowline_model::coll::price::JobCosts;
 use serde::Serialize;
 
@@ -86,8 +86,8 @@ struct Setting {
     change: &'static str,
 }
 
-impl From<Row> for Setting {
-    fn from(row: Row) -> Self {
+impl From<SettingRow> for Setting {
+    fn from(row: SettingRow) -> Self {
         Self {
             name: row.name,
             value: row.value,

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, ensure};
 use bowline_base::config::Config;
-use bowline_launch::run::{Host, OnFailure, Part, RunOptions};
+use bowline_launch::run::{Host, JobPart, OnFailure, RunOptions};
 
 use parse::{Asked, Job, Program, parse, seconds};
 
@@ -90,7 +90,8 @@ fn options(job: Job, config: &Config) -> Result<RunOptions> {
     for program in job.programs {
         let Program { ranks, words, env, directory, .. } = program;
         let mut words = words.into_iter();
-        let mut part = Part::new(ranks.unwrap_or(1), words.next().context("a program is missing")?);
+        let mut part =
+            JobPart::new(ranks.unwrap_or(1), words.next().context("a program is missing")?);
         part.args = words.collect();
         // The later of two wins, and that of one program over that of all.
         part.env = library_path().into_iter().chain(job.env.iter().cloned()).chain(env).collect();

@@ -18,7 +18,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use bowline_sim::{Network, Random};
 
-use super::Job;
+use super::SimulatedJob;
 
 /// One of so many draws moves time although somebody is ready.
 const SLOWNESS: u64 = 8;
@@ -104,7 +104,7 @@ pub(super) struct Scheduler {
 }
 
 impl Scheduler {
-    pub(super) fn new(network: &Network, job: &Job) -> Self {
+    pub(super) fn new(network: &Network, job: &SimulatedJob) -> Self {
         let rank = || Rank { place: Place::Ready, empty_polls: 0, waits: None };
         let state = State {
             ranks: (0..job.ranks).map(|_| rank()).collect(),

@@ -1,6 +1,6 @@
 //! All schedules of one level: what an exhaustive search goes through.
 
-use crate::schedule::{Schedule, Token};
+use crate::schedule::{JointStage, Schedule};
 
 /// Every list of factors of a number, in every order.
 fn factorings(number: u32) -> Vec<Vec<u32>> {
@@ -43,9 +43,9 @@ pub fn every(ranks: u32, most: usize) -> Option<Vec<Schedule>> {
         for blocks in 1..=ranks / base {
             let threshold = blocks * base;
             for factors in factorings(ranks - threshold + blocks) {
-                let mut tokens = vec![Token::Collapse { threshold, base }];
-                tokens.extend(factors.into_iter().map(|factor| Token::Exchange { factor }));
-                tokens.push(Token::Expand { threshold, base });
+                let mut tokens = vec![JointStage::Collapse { threshold, base }];
+                tokens.extend(factors.into_iter().map(|factor| JointStage::Exchange { factor }));
+                tokens.push(JointStage::Expand { threshold, base });
                 add(Schedule::new(ranks, tokens).ok())?;
             }
         }

@@ -9,7 +9,7 @@
 
 use super::{Reading, greedy, schedule_of, stage_time};
 use crate::cost::{Pipelining, factor_cap};
-use crate::schedule::{Cut, Schedule, Token};
+use crate::schedule::{Cut, JointStage, Schedule};
 
 /// What the last of so many ranks is late by, when the mean is 1.
 pub(crate) fn last_of(ranks: u32) -> f64 {
@@ -22,25 +22,24 @@ pub(crate) fn last_of(ranks: u32) -> f64 {
 
 /// What a schedule takes when each rank is late for each stage, by `skew` in the mean: in the unit of the costs.
 pub fn time_under_skew(schedule: &Schedule, cost: Pipelining, reading: Reading, skew: f64) -> f64 {
-    let stage = |&token: &Token| stage_time(token, cost, reading) + skew * lateness(token);
+    let stage = |&token: &JointStage| stage_time(token, cost, reading) + skew * lateness(token);
     schedule.tokens().iter().map(stage).sum()
 }
 
 /// How late the last one is of those that a rank waits for in a stage.
-fn lateness(token: Token) -> f64 {
+fn lateness(token: JointStage) -> f64 {
     match token {
-        Token::Exchange { factor } => last_of(factor),
-        Token::Collapse { base, .. } => last_of(base),
+        JointStage::Exchange { factor } => last_of(factor),
+        JointStage::Collapse { base, .. } => last_of(base),
         // Only the one that has the result.
-        Token::Expand { .. } => last_of(1),
-        Token::Merge(merged) | Token::OrderedMerge(merged) => {
+        JointStage::Expand { .. } => last_of(1),
+        JointStage::Merge(merged) | JointStage::OrderedMerge(merged) => {
             last_of(merged.factor + merged.remainder.div_ceil(merged.groups))
         }
-        Token::InverseMerge(merged) => last_of(merged.factor),
-        Token::Split(Cut { factor, ring: true }) | Token::Gather(Cut { factor, ring: true }) => {
-            f64::from(factor - 1) * last_of(2)
-        }
-        Token::Split(cut) | Token::Gather(cut) => last_of(cut.factor),
+        JointStage::InverseMerge(merged) => last_of(merged.factor),
+        JointStage::Split(Cut { factor, ring: true })
+        | JointStage::Gather(Cut { factor, ring: true }) => f64::from(factor - 1) * last_of(2),
+        JointStage::Split(cut) | JointStage::Gather(cut) => last_of(cut.factor),
     }
 }
 
@@ -63,12 +62,15 @@ pub fn choose_under_skew(ranks: u32, ratio: f64, skew: f64) -> Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choice::{Order, choose, time};
+    use crate::choice::{FactorOrder, choose, time};
 
     #[test]
     fn without_skew_nothing_changes() {
         for ranks in 1..=200 {
-            assert_eq!(choose_under_skew(ranks, 2.911, 0.0), choose(ranks, 2.911, Order::ByCost));
+            assert_eq!(
+                choose_under_skew(ranks, 2.911, 0.0),
+                choose(ranks, 2.911, FactorOrder::ByCost)
+            );
         }
         let schedule = Schedule::parse(7, "c6m2,s4r,g4,e6m2").unwrap();
         let cost = Pipelining::ARCHER;

@@ -9,7 +9,7 @@ use super::plan::{Plan, Space, Span};
 
 /// Which side of the value the partner's contribution belongs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum OperandSide {
     /// It comes from lower ranks.
     Left,
     /// It comes from higher ranks.
@@ -40,28 +40,28 @@ impl Accumulator {
 
     /// Where the next contribution can be received.
     #[inline]
-    pub fn free(&self, side: Side) -> Span {
+    pub fn free(&self, side: OperandSide) -> Span {
         let [first, second] = self.places;
         match self.value {
             value if value == first => second,
             value if value == second => first,
             // In the input: what comes from the right stays where it arrives; what comes from the
             // left is merged into a copy, which goes to the first place.
-            _ if side == Side::Right => first,
+            _ if side == OperandSide::Right => first,
             _ => second,
         }
     }
 
     /// Merges the window that has arrived at `free(side)`.
     #[inline]
-    pub fn merge<P: Plan>(&mut self, plan: &mut P, side: Side, at: usize, len: usize) {
+    pub fn merge<P: Plan>(&mut self, plan: &mut P, side: OperandSide, at: usize, len: usize) {
         let arrived = self.free(side);
         match side {
-            Side::Right => {
+            OperandSide::Right => {
                 plan.reduce(self.value.part(at, len), arrived.part(at, len));
                 self.value = arrived;
             }
-            Side::Left => {
+            OperandSide::Left => {
                 if self.value.space == Space::Input {
                     plan.copy(self.value.part(at, len), self.places[0].part(at, len));
                     self.value = self.places[0];
@@ -73,7 +73,12 @@ impl Accumulator {
 
     /// Receives a whole contribution from a rank and merges it.
     #[inline]
-    pub fn absorb<P: Plan>(&mut self, plan: &mut P, from: u32, side: Side) -> Result<(), P::Error> {
+    pub fn absorb<P: Plan>(
+        &mut self,
+        plan: &mut P,
+        from: u32,
+        side: OperandSide,
+    ) -> Result<(), P::Error> {
         plan.recv(from, self.free(side))?;
         plan.wait()?;
         self.merge(plan, side, 0, self.value.len);
@@ -87,7 +92,7 @@ impl Accumulator {
         &mut self,
         plan: &mut P,
         peer: u32,
-        side: Side,
+        side: OperandSide,
         give: (usize, usize),
         keep: (usize, usize),
     ) -> Result<(), P::Error> {

@@ -1,6 +1,6 @@
 //! Reductions whose result all ranks get.
 
-use super::accumulate::{Accumulator, Side};
+use super::accumulate::{Accumulator, OperandSide};
 use super::forms::{Allreduce, Bcast, Reduce};
 use super::plan::{Place, Plan, Span, Vectors};
 use super::{bcast, reduce};
@@ -74,7 +74,7 @@ impl Fold {
             plan.send(place.rank + 1, sum.value())?;
             plan.wait()?;
         } else if place.rank < 2 * self.rest {
-            sum.absorb(plan, place.rank - 1, Side::Left)?;
+            sum.absorb(plan, place.rank - 1, OperandSide::Left)?;
         }
         Ok(part)
     }
@@ -95,8 +95,8 @@ impl Fold {
 }
 
 /// The side on which a partner's block of ranks stands.
-const fn side(own: u32, peer: u32) -> Side {
-    if peer < own { Side::Left } else { Side::Right }
+const fn side(own: u32, peer: u32) -> OperandSide {
+    if peer < own { OperandSide::Left } else { OperandSide::Right }
 }
 
 /// In round k, ranks that differ in bit k swap everything they have: the fewest rounds.

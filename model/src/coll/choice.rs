@@ -18,14 +18,14 @@ use super::forms::{
 
 /// What choices depend on beside lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ChoiceInput {
     /// Ranks in the communicator.
     pub ranks: u32,
     /// Whether ranks share processors; agreed when the communicator was made.
     pub oversubscribed: bool,
 }
 
-impl Shape {
+impl ChoiceInput {
     /// Whether collectives go through shared memory where no costs are known, if the ranks
     /// share a node: with messages each has to get a processor more often. Two ranks exchange one message.
     #[inline]
@@ -55,7 +55,7 @@ const FLAT_RANKS_MAX: u32 = 64;
 /// From this length on vectors are cut, so that all ranks work at once.
 const CUT_MIN: usize = 32 * KB;
 
-impl Shape {
+impl ChoiceInput {
     /// For a barrier.
     #[inline]
     pub const fn barrier(self) -> Barrier {
@@ -189,9 +189,10 @@ impl Shape {
 mod tests {
     use super::*;
 
-    fn shapes() -> impl Iterator<Item = Shape> {
-        (1..200)
-            .flat_map(|ranks| [false, true].map(|oversubscribed| Shape { ranks, oversubscribed }))
+    fn shapes() -> impl Iterator<Item = ChoiceInput> {
+        (1..200).flat_map(|ranks| {
+            [false, true].map(|oversubscribed| ChoiceInput { ranks, oversubscribed })
+        })
     }
 
     fn lengths() -> impl Iterator<Item = usize> {
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn two_ranks_need_one_exchange_for_small_reductions_and_barriers() {
         for oversubscribed in [false, true] {
-            let shape = Shape { ranks: 2, oversubscribed };
+            let shape = ChoiceInput { ranks: 2, oversubscribed };
             assert_eq!(shape.barrier(), Barrier::Dissemination);
             assert_eq!(shape.allreduce(8, 8), Allreduce::Doubling);
         }
@@ -240,7 +241,7 @@ mod tests {
 
     #[test]
     fn shared_processors_get_the_forms_with_the_fewest_messages() {
-        let shape = Shape { ranks: 16, oversubscribed: true };
+        let shape = ChoiceInput { ranks: 16, oversubscribed: true };
         assert_eq!(shape.barrier(), Barrier::Flat);
         assert_eq!(shape.bcast(8), Bcast::Flat);
         assert_eq!(shape.allreduce(8, 8), Allreduce::Flat);

@@ -29,10 +29,10 @@ pub use counts::{
     scan, scatter,
 };
 pub use job::JobCosts;
-pub use limits::Limits;
+pub use limits::SizeLimits;
 pub use load::Load;
 pub use multiply::multiplying;
-pub use operands::{OpClass, Operands};
+pub use operands::{OpClass, ReductionOperands};
 pub use prices::{Layers, Prices};
 pub use staged::{LINE_BYTES, RANKS_MAX, Staged, bcast_piece};
 
@@ -40,8 +40,8 @@ use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
 use super::reduce_scatter::allows;
-use crate::choice::{Order, candidates, choose, choose_under_skew};
-use crate::schedule::{Cut, Schedule, Token};
+use crate::choice::{FactorOrder, candidates, choose, choose_under_skew};
+use crate::schedule::{Cut, JointStage, Schedule};
 
 /// The ranks of a communicator and what they run on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -151,7 +151,7 @@ impl Crew {
         self,
         costs: &Costs,
         bytes: usize,
-        operands: impl Into<Operands>,
+        operands: impl Into<ReductionOperands>,
     ) -> Vec<Priced<Reduce>> {
         let operands = operands.into();
         let (commutative, vector) = (operands.commutative(), (bytes, operands.width()));
@@ -174,7 +174,7 @@ impl Crew {
         self,
         costs: &Costs,
         bytes: usize,
-        operands: impl Into<Operands>,
+        operands: impl Into<ReductionOperands>,
     ) -> Vec<Priced<AllreduceForm>> {
         let operands = operands.into();
         let (commutative, vector) = (operands.commutative(), (bytes, operands.width()));
@@ -211,10 +211,10 @@ impl Crew {
             while inner.is_multiple_of(factor) && inner > factor && part > 0 {
                 (inner, part) = (inner / factor, part / factor as usize);
                 cuts.push(Cut { factor, ring: false });
-                let within = choose(inner, costs.ratio(part), Order::ByCost);
-                let tokens = cuts.iter().copied().map(Token::Split);
+                let within = choose(inner, costs.ratio(part), FactorOrder::ByCost);
+                let tokens = cuts.iter().copied().map(JointStage::Split);
                 let tokens = tokens.chain(within.tokens().iter().copied());
-                let tokens = tokens.chain(cuts.iter().copied().map(Token::Gather));
+                let tokens = tokens.chain(cuts.iter().copied().map(JointStage::Gather));
                 all.extend(Schedule::new(self.ranks, tokens.collect()));
             }
         }
@@ -285,7 +285,7 @@ impl Crew {
         self,
         costs: &Costs,
         total: usize,
-        operands: impl Into<Operands>,
+        operands: impl Into<ReductionOperands>,
     ) -> Vec<Priced<ReduceScatter>> {
         let operands = operands.into();
         let commutative = operands.commutative();

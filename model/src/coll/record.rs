@@ -183,7 +183,7 @@ impl std::fmt::Debug for Steps {
 
 /// A plan that is written down. `E` is what its user calls an error.
 #[derive(Debug)]
-pub struct Recorder<E> {
+pub struct PlanRecorder<E> {
     steps: Steps,
     /// A step has not been written down, because a number in it is too great.
     too_great: bool,
@@ -194,7 +194,7 @@ pub struct Recorder<E> {
     error: PhantomData<E>,
 }
 
-impl<E> Default for Recorder<E> {
+impl<E> Default for PlanRecorder<E> {
     fn default() -> Self {
         Self {
             steps: Steps::default(),
@@ -207,7 +207,7 @@ impl<E> Default for Recorder<E> {
     }
 }
 
-impl<E> Recorder<E> {
+impl<E> PlanRecorder<E> {
     /// What was recorded. `None` where a span reaches beyond a terabyte.
     pub fn finish(self) -> Option<Steps> {
         (!self.too_great).then_some(self.steps)
@@ -221,7 +221,7 @@ impl<E> Recorder<E> {
     }
 }
 
-impl<E> Plan for Recorder<E> {
+impl<E> Plan for PlanRecorder<E> {
     type Error = E;
 
     fn send(&mut self, to: u32, from: Span) -> Result<(), E> {
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn what_lies_beyond_a_terabyte_is_refused() {
-        let mut recorder = Recorder::<()>::default();
+        let mut recorder = PlanRecorder::<()>::default();
         recorder.copy(Span::input(8), Span::output(8));
         recorder.send(1, Span::new(Space::Input, 1 << 40, 8)).unwrap();
         assert_eq!(recorder.finish(), None);

@@ -1,6 +1,6 @@
 //! Reductions to one rank.
 
-use super::accumulate::{Accumulator, Side};
+use super::accumulate::{Accumulator, OperandSide};
 use super::allreduce::Halving;
 use super::bcast::{CHAIN_PIECE, children, reach};
 use super::forms::Reduce;
@@ -79,7 +79,7 @@ fn binomial<P: Plan>(
     let mut sum = Accumulator::new(vectors.input, first, second);
     // The nearest child first, so that the value covers neighbouring ranks always.
     for step in 0..count {
-        sum.absorb(plan, place.absolute(relative + (1 << step), root), Side::Right)?;
+        sum.absorb(plan, place.absolute(relative + (1 << step), root), OperandSide::Right)?;
     }
     if relative != 0 {
         plan.send(place.absolute(relative - reach, root), sum.value())?;

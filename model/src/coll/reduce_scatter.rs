@@ -1,6 +1,6 @@
 //! Reductions of which each rank gets a block.
 
-use super::accumulate::{Accumulator, Side};
+use super::accumulate::{Accumulator, OperandSide};
 use super::blocks::Blocks;
 use super::forms::{Reduce, ReduceScatter};
 use super::plan::{Place, Plan, Span, Vectors};
@@ -109,7 +109,7 @@ fn halving<P: Plan>(
         count /= 2;
         let upper = place.rank & count != 0;
         let (keep, give) = if upper { (first + count, first) } else { (first, first + count) };
-        let side = if upper { Side::Left } else { Side::Right };
+        let side = if upper { OperandSide::Left } else { OperandSide::Right };
         let peer = place.rank ^ count;
         sum.exchange(plan, peer, side, window(give, count), window(keep, count))?;
         first = keep;

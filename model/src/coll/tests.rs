@@ -9,10 +9,10 @@ use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
 use super::plan::Space;
-use super::prove::{self, Proof};
+use super::prove::{self, PlanProof};
 use super::reduce_scatter::allows;
-use super::verify::Flaw;
-use crate::choice::{Order, choose};
+use super::verify::PlanFlaw;
+use crate::choice::{FactorOrder, choose};
 use crate::schedule::Schedule;
 
 /// Numbers of ranks at which all variants are proven.
@@ -26,7 +26,7 @@ fn roots(size: u32) -> Vec<u32> {
 }
 
 #[track_caller]
-fn holds(proof: Result<Proof, Flaw>, what: std::fmt::Arguments<'_>) -> Proof {
+fn holds(proof: Result<PlanProof, PlanFlaw>, what: std::fmt::Arguments<'_>) -> PlanProof {
     proof.unwrap_or_else(|flaw| panic!("{what}: {flaw}"))
 }
 
@@ -211,7 +211,7 @@ fn schedules(size: u32) -> Vec<Schedule> {
 fn heuristic_schedules(size: u32) -> Vec<Schedule> {
     let mut all = vec![Schedule::doubling(size)];
     for ratio in [0.4, 1.2, 2.316, 2.911, 5.0, 20.0] {
-        for order in [Order::ByCost, Order::Greatest] {
+        for order in [FactorOrder::ByCost, FactorOrder::Greatest] {
             let chosen = choose(size, ratio, order);
             if !all.contains(&chosen) {
                 all.push(chosen);

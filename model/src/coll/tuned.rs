@@ -14,7 +14,7 @@
 //! publishes it, so all ranks have the same. Whether a call allows an algorithm is not known here: where it does not,
 //! costs choose too. Text is parsed as a whole or refused with the line that is wrong.
 //!
-//! Lengths begin after a power of two and end with one, so that [`Limits`](super::price::Limits), which asks for
+//! Lengths begin after a power of two and end with one, so that [`SizeLimits`](super::price::SizeLimits), which asks for
 //! powers of two, finds each range.
 
 use std::fmt;

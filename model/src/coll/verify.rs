@@ -1,7 +1,7 @@
 //! The proof of plans: all ranks are followed at once, with bytes that know what they are.
 //!
 //! A byte is an element of a vector and the ranks whose contributions it holds, in order. Bytes are kept as
-//! [intervals](Memory), so that a vector of a thousand ranks' contributions is as short as that of one. Sends are
+//! [intervals](SymbolicMemory), so that a vector of a thousand ranks' contributions is as short as that of one. Sends are
 //! rendezvous: they end when they are matched, so that a plan that relies on buffering is a deadlock here. The rules
 //! of [`plan`](super::plan) are checked at each step.
 //!
@@ -22,20 +22,20 @@ use std::convert::Infallible;
 use std::fmt;
 
 pub use alike::{Alike, Elements, Symmetry, moving};
-pub use contributions::{Combined, Contributions};
-pub use memory::{Memory, Piece};
-pub use sampled::{Arrival, Sample, Sampled};
+pub use contributions::{Combined, ContributionTable};
+pub use memory::{MemoryPiece, SymbolicMemory};
+pub use sampled::{Sample, Sampled, SampledMessage};
 use sorted::Sorted;
 use stage::Stage;
 use tracks::{Cursor, Touched};
 
 use super::plan::{Place, Space, Span};
-use super::record::{Recorder, Step, Steps};
+use super::record::{PlanRecorder, Step, Steps};
 
 /// What is wrong with a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Flaw {
+pub enum PlanFlaw {
     /// A number of a rank's plan is too great to be written down.
     TooGreat(u32),
     /// A rank uses a span that is not in its space.
@@ -87,7 +87,7 @@ pub enum Flaw {
     },
 }
 
-impl fmt::Display for Flaw {
+impl fmt::Display for PlanFlaw {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooGreat(rank) => write!(out, "rank {rank} uses spans beyond a terabyte"),
@@ -127,16 +127,16 @@ impl fmt::Display for Flaw {
     }
 }
 
-impl std::error::Error for Flaw {}
+impl std::error::Error for PlanFlaw {}
 
 /// The memories of a rank at the start.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "the three spaces of a plan")]
 pub struct Spaces {
     /// What it contributes.
-    pub input: Memory,
+    pub input: SymbolicMemory,
     /// Its result.
-    pub output: Memory,
+    pub output: SymbolicMemory,
     /// Bytes of scratch.
     pub scratch: usize,
 }
@@ -144,27 +144,27 @@ pub struct Spaces {
 /// How a collective ended.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct CollectiveOutcome {
     /// The output of each rank.
-    pub outputs: Vec<Memory>,
+    pub outputs: Vec<SymbolicMemory>,
     /// Messages sent by each rank.
     pub sent: Vec<u64>,
     /// What the outputs were combined of.
-    pub contributions: Contributions,
+    pub contributions: ContributionTable,
 }
 
 /// The steps of each of `size` ranks.
 ///
 /// # Errors
-/// [`Flaw::TooGreat`].
+/// [`PlanFlaw::TooGreat`].
 pub fn record(
     size: u32,
-    algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
-) -> Result<Vec<Steps>, Flaw> {
+    algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place) -> Result<(), Infallible>,
+) -> Result<Vec<Steps>, PlanFlaw> {
     let one = |rank| {
-        let mut recorder = Recorder::default();
+        let mut recorder = PlanRecorder::default();
         let Ok(()) = algorithm(&mut recorder, Place { rank, size });
-        recorder.finish().ok_or(Flaw::TooGreat(rank))
+        recorder.finish().ok_or(PlanFlaw::TooGreat(rank))
     };
     (0..size).map(one).collect()
 }
@@ -173,11 +173,11 @@ pub fn record(
 /// second argument.
 ///
 /// # Errors
-/// The first [`Flaw`] that is met.
+/// The first [`PlanFlaw`] that is met.
 pub fn follow(
     steps: Vec<Steps>,
-    spaces: impl Fn(u32, &mut Contributions) -> Spaces,
-) -> Result<Outcome, Flaw> {
+    spaces: impl Fn(u32, &mut ContributionTable) -> Spaces,
+) -> Result<CollectiveOutcome, PlanFlaw> {
     if steps.iter().any(|steps| steps.tracks() > 1) {
         follow_by(steps.clone(), &spaces, true)?;
     }
@@ -187,10 +187,10 @@ pub fn follow(
 /// The same, in the order in which steps are stated or by tracks.
 fn follow_by(
     steps: Vec<Steps>,
-    spaces: &impl Fn(u32, &mut Contributions) -> Spaces,
+    spaces: &impl Fn(u32, &mut ContributionTable) -> Spaces,
     as_stated: bool,
-) -> Result<Outcome, Flaw> {
-    let mut contributions = Contributions::default();
+) -> Result<CollectiveOutcome, PlanFlaw> {
+    let mut contributions = ContributionTable::default();
     let ranks: Vec<_> = (0..)
         .zip(steps)
         .map(|(rank, steps)| {
@@ -214,7 +214,7 @@ struct Rank {
     steps: Steps,
     /// One for each track, or one for all.
     cursors: Vec<Cursor>,
-    spaces: [Memory; 3],
+    spaces: [SymbolicMemory; 3],
     /// Of each track.
     stages: Vec<Stage>,
     /// What tracks have used since the last join.
@@ -229,34 +229,34 @@ impl Rank {
         Self {
             steps: Steps::default(),
             cursors: Vec::new(),
-            spaces: [input, output, Memory::new(scratch)],
+            spaces: [input, output, SymbolicMemory::new(scratch)],
             stages: (0..tracks).map(|_| Stage::default()).collect(),
             touched: Touched::default(),
             sent: 0,
         }
     }
 
-    fn memory(&mut self, space: Space) -> &mut Memory {
+    fn memory(&mut self, space: Space) -> &mut SymbolicMemory {
         &mut self.spaces[space as usize]
     }
 
     /// Whether this rank, whose number is `me`, may use a span in a track.
-    fn check(&mut self, me: u32, track: u8, span: Span, write: bool) -> Result<(), Flaw> {
+    fn check(&mut self, me: u32, track: u8, span: Span, write: bool) -> Result<(), PlanFlaw> {
         if span
             .at
             .checked_add(span.len)
             .is_none_or(|end| end > self.spaces[span.space as usize].len())
         {
-            return Err(Flaw::Outside(me, span));
+            return Err(PlanFlaw::Outside(me, span));
         }
         if write && span.space == Space::Input && span.len > 0 {
-            return Err(Flaw::InputWritten(me, span));
+            return Err(PlanFlaw::InputWritten(me, span));
         }
         if self.stages[usize::from(track)].forbids(span, write) {
-            return Err(Flaw::InUse(me, span));
+            return Err(PlanFlaw::InUse(me, span));
         }
         if self.stages.len() > 1 && !self.touched.use_span(track, span, write) {
-            return Err(Flaw::Shared(me, span));
+            return Err(PlanFlaw::Shared(me, span));
         }
         Ok(())
     }
@@ -275,24 +275,26 @@ impl Rank {
     }
 
     /// Whether a track may name a rank in a phase, to send or to receive.
-    fn check_phase(&mut self, me: u32, track: u8, named: (u32, u8, bool)) -> Result<(), Flaw> {
+    fn check_phase(&mut self, me: u32, track: u8, named: (u32, u8, bool)) -> Result<(), PlanFlaw> {
         if self.stages.len() > 1 && !self.touched.use_phase(track, named) {
-            return Err(Flaw::SharedPhase(me, named.1));
+            return Err(PlanFlaw::SharedPhase(me, named.1));
         }
         Ok(())
     }
 
-    fn read(&self, me: u32, span: Span) -> Result<Vec<Piece>, Flaw> {
-        self.spaces[span.space as usize].read(span.at, span.len).ok_or(Flaw::Unwritten(me, span))
+    fn read(&self, me: u32, span: Span) -> Result<Vec<MemoryPiece>, PlanFlaw> {
+        self.spaces[span.space as usize]
+            .read(span.at, span.len)
+            .ok_or(PlanFlaw::Unwritten(me, span))
     }
 
     /// Copies between spans of this rank, whose number is `me`.
-    fn copy(&mut self, me: u32, track: u8, from: Span, into: Span) -> Result<(), Flaw> {
+    fn copy(&mut self, me: u32, track: u8, from: Span, into: Span) -> Result<(), PlanFlaw> {
         if from == into {
             return Ok(());
         }
         if from.overlaps(into) {
-            return Err(Flaw::Overlap(me, from, into));
+            return Err(PlanFlaw::Overlap(me, from, into));
         }
         self.check(me, track, from, false)?;
         self.check(me, track, into, true)?;
@@ -304,13 +306,13 @@ impl Rank {
     /// Reduces spans of this rank, whose number is `me`.
     fn reduce(
         &mut self,
-        contributions: &mut Contributions,
+        contributions: &mut ContributionTable,
         (me, track): (u32, u8),
         left: Span,
         right: Span,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), PlanFlaw> {
         if left.overlaps(right) {
-            return Err(Flaw::Overlap(me, left, right));
+            return Err(PlanFlaw::Overlap(me, left, right));
         }
         self.check(me, track, left, false)?;
         self.check(me, track, right, true)?;
@@ -319,7 +321,7 @@ impl Rank {
             && one.element == other.element
             && let Some(combined) = contributions.join(one.combined, other.combined)
         {
-            self.memory(right.space).write(right.at, &[Piece { combined, ..other }]);
+            self.memory(right.space).write(right.at, &[MemoryPiece { combined, ..other }]);
             return Ok(());
         }
         let (mut lefts, mut rights) = (self.read(me, left)?, self.read(me, right)?);
@@ -330,9 +332,9 @@ impl Rank {
             let len = one.len.min(other.len);
             let joined = contributions.join(one.combined, other.combined);
             let Some(combined) = joined.filter(|_| one.element == other.element) else {
-                return Err(Flaw::Mixed(me, left, right));
+                return Err(PlanFlaw::Mixed(me, left, right));
             };
-            made.push(Piece { len, element: one.element, combined });
+            made.push(MemoryPiece { len, element: one.element, combined });
             memory::split_front(&mut lefts, len);
             memory::split_front(&mut rights, len);
         }
@@ -355,7 +357,7 @@ type End = (Span, u8);
 #[derive(Debug, Default)]
 struct Job {
     ranks: Vec<Rank>,
-    contributions: Contributions,
+    contributions: ContributionTable,
     /// For each receiver, by sender and phase.
     unmatched: Vec<Sorted<(u32, u8), Unmatched>>,
     /// Ranks that have something to do.
@@ -363,8 +365,8 @@ struct Job {
 }
 
 /// Whether a rank of so many may send to another one, or receive from it.
-fn check_peer(size: u32, me: u32, peer: u32) -> Result<(), Flaw> {
-    if peer < size && peer != me { Ok(()) } else { Err(Flaw::NoPeer(me, peer)) }
+fn check_peer(size: u32, me: u32, peer: u32) -> Result<(), PlanFlaw> {
+    if peer < size && peer != me { Ok(()) } else { Err(PlanFlaw::NoPeer(me, peer)) }
 }
 
 impl Job {
@@ -373,7 +375,7 @@ impl Job {
     }
 
     /// Carries out the steps of a rank until all of its tracks have to wait.
-    fn advance(&mut self, me: u32) -> Result<(), Flaw> {
+    fn advance(&mut self, me: u32) -> Result<(), PlanFlaw> {
         loop {
             let mut moved = false;
             for index in 0..self.ranks[me as usize].cursors.len() {
@@ -389,7 +391,7 @@ impl Job {
     }
 
     /// Carries out the next step of a cursor. Whether it could.
-    fn take_step(&mut self, me: u32, index: usize) -> Result<bool, Flaw> {
+    fn take_step(&mut self, me: u32, index: usize) -> Result<bool, PlanFlaw> {
         let size = self.size();
         let rank = &mut self.ranks[me as usize];
         let Some(step) = rank.cursors[index].find(&rank.steps) else { return Ok(false) };
@@ -436,7 +438,7 @@ impl Job {
         (from, to, phase): (u32, u32, u8),
         end: End,
         send: bool,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), PlanFlaw> {
         let waiting = &mut self.unmatched[to as usize];
         let Some(first) = waiting.get_mut((from, phase)) else {
             let new = Unmatched { sends: send, first: end, others: VecDeque::new() };
@@ -463,9 +465,9 @@ impl Job {
         to: u32,
         (sent, sender_track): End,
         (into, receiver_track): End,
-    ) -> Result<(), Flaw> {
+    ) -> Result<(), PlanFlaw> {
         if sent.len != into.len {
-            return Err(Flaw::Lengths { from, to, sent: sent.len, received: into.len });
+            return Err(PlanFlaw::Lengths { from, to, sent: sent.len, received: into.len });
         }
         let sender = &self.ranks[from as usize];
         match sender.spaces[sent.space as usize].read_one(sent.at, sent.len) {
@@ -486,23 +488,27 @@ impl Job {
         Ok(())
     }
 
-    fn finish(self) -> Result<Outcome, Flaw> {
+    fn finish(self) -> Result<CollectiveOutcome, PlanFlaw> {
         let stuck = |rank: &Rank| rank.cursors.iter().any(|cursor| cursor.next < rank.steps.len());
         let ranks = self.ranks.iter().filter(|rank| stuck(rank)).count() as u32;
         if let Some(first) = self.ranks.iter().position(stuck) {
-            return Err(Flaw::Deadlock { ranks, first: first as u32 });
+            return Err(PlanFlaw::Deadlock { ranks, first: first as u32 });
         }
         // A message that nobody takes is an operation of its sender that is not waited for.
         if let Some(rank) =
             self.ranks.iter().position(|rank| !rank.stages.iter().all(Stage::is_empty))
         {
-            return Err(Flaw::NotAwaited(rank as u32));
+            return Err(PlanFlaw::NotAwaited(rank as u32));
         }
         let sent = self.ranks.iter().map(|rank| rank.sent).collect();
         let outputs = self.ranks.into_iter().map(|rank| {
             let [_, output, _] = rank.spaces;
             output
         });
-        Ok(Outcome { outputs: outputs.collect(), sent, contributions: self.contributions })
+        Ok(CollectiveOutcome {
+            outputs: outputs.collect(),
+            sent,
+            contributions: self.contributions,
+        })
     }
 }

@@ -9,9 +9,9 @@ use super::forms::{
     Allgather, Allreduce, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
 use super::price::{Algorithm, NODES};
-use crate::choice::{Order, choose, choose_in_order};
+use crate::choice::{FactorOrder, choose, choose_in_order};
 use crate::cost::Pipelining;
-use crate::schedule::{Schedule, Token};
+use crate::schedule::{JointStage, Schedule};
 
 /// What a user asks for of a collective that shared memory can carry out too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,7 +211,7 @@ pub enum WantedAllreduce {
         ratio: f64,
     },
     /// A schedule, for as many ranks as it is one for.
-    Schedule(Vec<Token>),
+    Schedule(Vec<JointStage>),
     /// In layers.
     Layered {
         /// Within nodes.
@@ -310,7 +310,9 @@ impl WantedAllreduce {
     pub fn schedule(&self, ranks: u32, commutative: bool) -> Option<Schedule> {
         let schedule = match self {
             Self::Auto | Self::Staged | Self::Form(_) | Self::Layered { .. } => return None,
-            Self::Multiplying { ratio } if commutative => choose(ranks, *ratio, Order::ByCost),
+            Self::Multiplying { ratio } if commutative => {
+                choose(ranks, *ratio, FactorOrder::ByCost)
+            }
             Self::Multiplying { ratio } => choose_in_order(ranks, *ratio),
             Self::Schedule(tokens) => Schedule::new(ranks, tokens.clone()).ok()?,
         };

@@ -4,7 +4,7 @@
 //!   ready ──(its next wait lacks a message)──► blocked ──(the message is sent)──► ready ──(no more steps)──► done
 //! ```
 //! Each rank is run as far as it comes, on a clock of its own, and not in the order of time: what a message takes
-//! depends on its sender alone, which is a rule of [`Network`]. So a rank is touched once for each message that it
+//! depends on its sender alone, which is a rule of [`NetworkModel`]. So a rank is touched once for each message that it
 //! lacks, nothing is sorted, and what is kept is a clock for each rank and the messages that nobody has taken yet.
 //!
 //! Rules, which those of [`plan`](crate::coll::plan) imply:
@@ -19,7 +19,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::instrument::{Instrument, Ran};
 use super::machine::{Machine, RunError, report_late};
-use super::network::{Compute, Network, Transfer};
+use super::network::{Compute, NetworkModel, Transfer};
 use super::program::{Act, Task};
 use super::random::mix;
 use super::source::StepSource;
@@ -28,7 +28,7 @@ use crate::coll::record::Step;
 /// What a run came to.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct RunOutcome {
     /// When each rank was done.
     pub ends: Vec<f64>,
     /// Messages.
@@ -37,7 +37,7 @@ pub struct Outcome {
     pub bytes: u64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// When the last rank was done.
     pub fn end(&self) -> f64 {
         self.ends.iter().copied().fold(0.0, f64::max)
@@ -157,7 +157,7 @@ struct Run<'a, 'b, N, C> {
     error: Option<RunError>,
 }
 
-impl<N: Network, C: Compute> Machine<N, C> {
+impl<N: NetworkModel, C: Compute> Machine<N, C> {
     /// Runs the steps of ranks from time 0 and reports to the instruments all that takes time, rank by rank and not in
     /// the order of time.
     ///
@@ -167,7 +167,7 @@ impl<N: Network, C: Compute> Machine<N, C> {
         &mut self,
         source: &(impl StepSource + ?Sized),
         instruments: &mut [&mut dyn Instrument],
-    ) -> Result<Outcome, RunError> {
+    ) -> Result<RunOutcome, RunError> {
         self.run_steps_late(source, &[], instruments)
     }
 
@@ -181,7 +181,7 @@ impl<N: Network, C: Compute> Machine<N, C> {
         source: &(impl StepSource + ?Sized),
         late: &[f64],
         instruments: &mut [&mut dyn Instrument],
-    ) -> Result<Outcome, RunError> {
+    ) -> Result<RunOutcome, RunError> {
         let mut ranks: Vec<Rank> = (0..source.ranks()).map(|_| Rank::default()).collect();
         ranks.iter_mut().zip(late).for_each(|(rank, &late)| rank.clock = late);
         report_late(&late[..late.len().min(ranks.len())], instruments);
@@ -212,11 +212,11 @@ impl<N: Network, C: Compute> Machine<N, C> {
             return Err(RunError::NotReceived { from: (pair >> 32) as u32, to: pair as u32 });
         }
         let ends = run.ranks.iter().map(|rank| rank.clock).collect();
-        Ok(Outcome { ends, messages: run.messages, bytes: run.bytes })
+        Ok(RunOutcome { ends, messages: run.messages, bytes: run.bytes })
     }
 }
 
-impl<N: Network, C: Compute> Run<'_, '_, N, C> {
+impl<N: NetworkModel, C: Compute> Run<'_, '_, N, C> {
     /// Runs a rank until it is blocked or done.
     fn advance(&mut self, me: u32, source: &(impl StepSource + ?Sized)) {
         let mut wanted = std::mem::take(&mut self.ranks[me as usize].wanted);

@@ -24,7 +24,7 @@ const ROWS: Colour = [0xdd, 0xdd, 0xdd];
 /// Something to draw; places are in pixels from the upper left.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::exhaustive_enums, reason = "who draws has to draw all of them")]
-pub enum Shape {
+pub enum Drawing {
     /// A filled rectangle.
     Bar {
         /// Its upper left.
@@ -65,7 +65,7 @@ pub struct Picture {
     /// Pixels.
     pub height: f64,
     /// What is drawn, the last above the others.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<Drawing>,
 }
 
 /// Draws what was run on so many processes.
@@ -78,7 +78,7 @@ pub fn timeline(processes: u32, tasks: &[Ran]) -> Picture {
         let y = y(process);
         shapes.push(text((4.0, y + 4.0), false, process.to_string()));
         let (from, to) = ((LEFT, y), (x(end), y));
-        shapes.push(Shape::Line { from, to, colour: ROWS, light: false });
+        shapes.push(Drawing::Line { from, to, colour: ROWS, light: false });
     }
     for ran in tasks {
         let colour = match ran.task.act {
@@ -91,14 +91,14 @@ pub fn timeline(processes: u32, tasks: &[Ran]) -> Picture {
         };
         let (from, to, row) = (x(ran.start), x(ran.local), y(ran.task.process));
         let size = ((to - from).max(0.5), BAR);
-        shapes.push(Shape::Bar { at: (from, row - BAR / 2.0), size, colour });
+        shapes.push(Drawing::Bar { at: (from, row - BAR / 2.0), size, colour });
         let other = match ran.task.act {
             Act::Put { to, .. } | Act::Send { to, .. } => to,
             Act::Get { from, .. } => from,
             _ => continue,
         };
         let (from, to) = ((to, row), (x(ran.arrived), y(other)));
-        shapes.push(Shape::Line { from, to, colour, light: true });
+        shapes.push(Drawing::Line { from, to, colour, light: true });
     }
     let axis = f64::from(processes) * ROW + 8.0;
     for tenth in 0..=10 {
@@ -109,8 +109,8 @@ pub fn timeline(processes: u32, tasks: &[Ran]) -> Picture {
     Picture { width: LEFT + WIDTH + 24.0, height: f64::from(processes) * ROW + BELOW, shapes }
 }
 
-const fn text(at: (f64, f64), centred: bool, text: String) -> Shape {
-    Shape::Text { at, centred, text }
+const fn text(at: (f64, f64), centred: bool, text: String) -> Drawing {
+    Drawing::Text { at, centred, text }
 }
 
 impl Picture {
@@ -129,7 +129,7 @@ impl Picture {
     }
 }
 
-impl Shape {
+impl Drawing {
     fn svg(&self, out: &mut String) -> std::fmt::Result {
         let hex = |[red, green, blue]: &Colour| format!("#{red:02x}{green:02x}{blue:02x}");
         match self {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::network::{Network, Transfer};
+use super::network::{NetworkModel, Transfer};
 use crate::cost::Pipelining;
 use crate::fit::sizes::BySize;
 
@@ -59,7 +59,7 @@ impl Fitted {
     }
 }
 
-impl Network for Fitted {
+impl NetworkModel for Fitted {
     fn put(&mut self, _: u32, _: u32, bytes: usize, start: f64) -> Transfer {
         self.transfer(bytes, start)
     }

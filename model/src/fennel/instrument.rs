@@ -39,12 +39,12 @@ pub trait Instrument {
 /// Keeps all of it.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Recorder {
+pub struct TraceRecorder {
     /// What was run.
     pub tasks: Vec<Ran>,
 }
 
-impl Instrument for Recorder {
+impl Instrument for TraceRecorder {
     fn ran(&mut self, ran: &Ran) {
         self.tasks.push(*ran);
     }

@@ -43,7 +43,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 
 pub use error::JobRecordError;
-pub use graph::Steps;
+pub use graph::StepProvider;
 
 /// What is written first, by which such files are known.
 pub const FORMAT: &str = "bowline record";
@@ -178,20 +178,20 @@ pub enum Lengths {
     /// The block of each rank.
     Members(Vec<usize>),
     /// The blocks of each rank for each.
-    Pairs(Vec<Row>),
+    Pairs(Vec<BlockRow>),
 }
 
 /// The blocks of one rank for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "lengths differ or they do not")]
-pub enum Row {
+pub enum BlockRow {
     /// All have this length: nothing is kept for each, since jobs may have many ranks.
     Same(usize),
     /// The length of each.
     Each(Vec<usize>),
 }
 
-impl Row {
+impl BlockRow {
     /// The length of the block for a rank.
     ///
     /// # Panics

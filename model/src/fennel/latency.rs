@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::network::{Network, Transfer};
+use super::network::{NetworkModel, Transfer};
 use super::random::Streams;
 
 /// How long messages fly.
@@ -25,7 +25,7 @@ pub struct Delayed<N, L> {
     pub latency: L,
 }
 
-impl<N: Network, L: Latency> Network for Delayed<N, L> {
+impl<N: NetworkModel, L: Latency> NetworkModel for Delayed<N, L> {
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
         let Transfer { local, arrived } = self.network.put(from, to, bytes, start);
         Transfer { local, arrived: local + self.latency.flight(from, to, arrived - local) }
@@ -161,19 +161,19 @@ impl LatencyDistribution {
 
 /// Latency that chance adds to that of the network.
 #[derive(Clone, Debug)]
-pub struct Random {
+pub struct RandomLatency {
     distribution: LatencyDistribution,
     streams: Streams,
 }
 
-impl Random {
+impl RandomLatency {
     /// What is added is distributed like this. The same seed gives the same run.
     pub const fn new(distribution: LatencyDistribution, seed: u64) -> Self {
         Self { distribution, streams: Streams::new(seed) }
     }
 }
 
-impl Latency for Random {
+impl Latency for RandomLatency {
     fn flight(&mut self, from: u32, _: u32, plain: f64) -> f64 {
         plain + self.distribution.draw(&mut self.streams, from)
     }

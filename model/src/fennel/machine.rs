@@ -10,7 +10,7 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use super::instrument::{Instrument, Ran};
-use super::network::{Compute, Network, Transfer};
+use super::network::{Compute, NetworkModel, Transfer};
 use super::program::{Act, Program, Task, TaskId};
 
 /// A network and processors.
@@ -151,7 +151,7 @@ fn takes(send: &Task, recv: &Task) -> bool {
     }
 }
 
-impl<N: Network, C: Compute> Machine<N, C> {
+impl<N: NetworkModel, C: Compute> Machine<N, C> {
     /// Runs a program from time 0 and reports every task to the instruments. When the last task ended.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ pub struct Transfer {
 
 /// What messages take. A model may remember something of the process that begins a transfer, and of no other: the
 /// transfers of one process are asked for in their order, but those of two in any.
-pub trait Network {
+pub trait NetworkModel {
     /// A put of `bytes` from one process to another that begins at `start`.
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer;
 
@@ -64,7 +64,7 @@ impl Pipelined {
     }
 }
 
-impl Network for Pipelined {
+impl NetworkModel for Pipelined {
     fn put(&mut self, _: u32, _: u32, bytes: usize, start: f64) -> Transfer {
         self.transfer(bytes, start)
     }
@@ -80,7 +80,7 @@ impl Network for Pipelined {
 #[expect(clippy::exhaustive_structs, reason = "another network, and no more")]
 pub struct Blocking<N>(pub N);
 
-impl<N: Network> Network for Blocking<N> {
+impl<N: NetworkModel> NetworkModel for Blocking<N> {
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
         let Transfer { arrived, .. } = self.0.put(from, to, bytes, start);
         Transfer { local: arrived, arrived }
@@ -107,7 +107,7 @@ impl Hockney {
     }
 }
 
-impl<N: Network + ?Sized> Network for Box<N> {
+impl<N: NetworkModel + ?Sized> NetworkModel for Box<N> {
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
         (**self).put(from, to, bytes, start)
     }
@@ -124,14 +124,14 @@ impl<N: Network + ?Sized> Network for Box<N> {
 /// A network whose receivers are busy with each message too.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a network and a number")]
-pub struct Received<N> {
+pub struct BusyReceivers<N> {
     /// The network beneath.
     pub network: N,
     /// Nanoseconds for each message.
     pub each: f64,
 }
 
-impl<N: Network> Network for Received<N> {
+impl<N: NetworkModel> NetworkModel for BusyReceivers<N> {
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
         self.network.put(from, to, bytes, start)
     }
@@ -179,7 +179,7 @@ impl LogGp {
     }
 }
 
-impl Network for LogGp {
+impl NetworkModel for LogGp {
     fn put(&mut self, from: u32, _: u32, bytes: usize, start: f64) -> Transfer {
         let latency = self.latency;
         self.inject(from, bytes, start, latency)
@@ -273,7 +273,7 @@ impl<M> Noisy<M> {
     }
 }
 
-impl<N: Network> Network for Noisy<N> {
+impl<N: NetworkModel> NetworkModel for Noisy<N> {
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
         let transfer = self.model.put(from, to, bytes, start);
         self.stretch(from, transfer, start)

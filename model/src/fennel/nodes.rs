@@ -3,12 +3,12 @@
 //! Inside, a receiver copies out of memory that both share: a message keeps its sender busy for what it takes to say so,
 //! and its bytes delay its arrival. So a sender's data is copied by all its receivers at once.
 
-use super::network::{Network, Pipelined, Transfer};
+use super::network::{NetworkModel, Pipelined, Transfer};
 
 /// Ranks on nodes, so many in a row on each.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "two networks and a number")]
-pub struct Nodes {
+pub struct TwoLevelNetwork {
     /// Ranks on a node, at least 1.
     pub each: u32,
     /// Messages inside of a node.
@@ -19,7 +19,7 @@ pub struct Nodes {
     pub receive: f64,
 }
 
-impl Nodes {
+impl TwoLevelNetwork {
     fn transfer(&mut self, (by, with): (u32, u32), bytes: usize, start: f64) -> Transfer {
         if by / self.each != with / self.each {
             return self.across.put(by, with, bytes, start);
@@ -29,7 +29,7 @@ impl Nodes {
     }
 }
 
-impl Network for Nodes {
+impl NetworkModel for TwoLevelNetwork {
     fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
         self.transfer((from, to), bytes, start)
     }
@@ -54,7 +54,7 @@ mod tests {
             cost: Pipelining { pipelining, required },
             byte: 0.5,
         };
-        let mut nodes = Nodes {
+        let mut nodes = TwoLevelNetwork {
             each: 4,
             inside: network(50.0, 10.0),
             across: network(500.0, 100.0),

@@ -2,7 +2,7 @@
 //! on.
 
 use crate::coll::plan::{Place, Plan, Span};
-use crate::coll::record::{Recorder, Step, Steps};
+use crate::coll::record::{PlanRecorder, Step, Steps};
 use crate::stages::{Part, Stage};
 
 /// The steps of all ranks.
@@ -92,7 +92,7 @@ pub fn write_down(source: &(impl StepSource + ?Sized)) -> Option<Vec<Steps>> {
     let ranks = 0..source.ranks();
     ranks
         .map(|rank| {
-            let mut recorder = Recorder::<Stopped>::default();
+            let mut recorder = PlanRecorder::<Stopped>::default();
             source.steps(rank, 0, &mut |step| {
                 let done = match step {
                     Step::Send { to, from, phase } => {

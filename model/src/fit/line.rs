@@ -5,7 +5,7 @@ use super::FitError;
 /// A straight line through points.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Line {
+pub struct FittedLine {
     /// Its value at 0.
     pub intercept: f64,
     /// Its rise.
@@ -14,7 +14,7 @@ pub struct Line {
     pub r_squared: f64,
 }
 
-impl Line {
+impl FittedLine {
     /// Its value at `x`.
     pub fn at(&self, x: f64) -> f64 {
         self.intercept + self.slope * x
@@ -25,7 +25,7 @@ impl Line {
 ///
 /// # Errors
 /// [`FitError::TooFew`] where the points have fewer than two different x.
-pub fn line(points: &[(f64, f64)], what: &str) -> Result<Line, FitError> {
+pub fn line(points: &[(f64, f64)], what: &str) -> Result<FittedLine, FitError> {
     let rows: Vec<([f64; 2], f64)> = points.iter().map(|&(x, y)| ([1.0, x], y)).collect();
     let [intercept, slope] = least_squares(&rows).ok_or_else(|| {
         let mut different: Vec<f64> = points.iter().map(|p| p.0).collect();
@@ -34,7 +34,7 @@ pub fn line(points: &[(f64, f64)], what: &str) -> Result<Line, FitError> {
         FitError::TooFew { what: what.to_owned(), needed: 2, found: different.len() }
     })?;
     let pairs = points.iter().map(|&(x, y)| (y, intercept + slope * x));
-    Ok(Line { intercept, slope, r_squared: r_squared(pairs) })
+    Ok(FittedLine { intercept, slope, r_squared: r_squared(pairs) })
 }
 
 /// The part of the variance of what was seen that predictions explain. The pairs are (seen, predicted). It is

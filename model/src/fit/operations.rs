@@ -5,7 +5,7 @@
 //! its bytes is no cost. The caller says which operation stands for each: this module knows the names only.
 
 use super::Statistic;
-use super::line::{Line, line};
+use super::line::{FittedLine, line};
 use crate::coll::price::Costs;
 
 /// Times of one operation on vectors of one length.
@@ -27,7 +27,7 @@ pub struct Timed {
 
 /// The lines through the times of each cost, in the order of [`Costs::OPERATIONS`]. Costs of which there are fewer than two
 /// lengths are left out, and those whose times do not grow with the length, which were disturbed.
-pub fn per_byte(timed: &[Timed], statistic: Statistic) -> Vec<(&'static str, Line)> {
+pub fn per_byte(timed: &[Timed], statistic: Statistic) -> Vec<(&'static str, FittedLine)> {
     let of = |name: &'static str| {
         let all = timed.iter().filter(|of| of.cost == name);
         let points: Vec<_> =

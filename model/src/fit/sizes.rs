@@ -6,7 +6,7 @@
 //! variance and is 8 % off at 8 bytes), and where a transport changes its protocol there is a step.
 
 use super::SizeFit;
-use super::line::{Line, line};
+use super::line::{FittedLine, line};
 use crate::cost::{CostError, Pipelining};
 
 /// alpha_p(n) and alpha_r(n).
@@ -18,9 +18,9 @@ pub struct BySize {
     /// Sizes at which it does not, with the reason, in order.
     pub rejected: Vec<(u64, CostError)>,
     /// alpha_p as a line over the size; `None` of one size.
-    pub pipelining: Option<Line>,
+    pub pipelining: Option<FittedLine>,
     /// alpha_r as a line over the size: its slope is the cost of a byte. `None` of one size.
-    pub required: Option<Line>,
+    pub required: Option<FittedLine>,
 }
 
 impl BySize {

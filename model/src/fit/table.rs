@@ -29,14 +29,14 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "there is no third way")]
-pub enum Origin {
+pub enum ParameterOrigin {
     /// Taken from elsewhere: another machine, a publication.
     Assumed,
     /// Fitted to times of this site and transport.
     Measured,
 }
 
-impl Origin {
+impl ParameterOrigin {
     /// Its name, as the file has it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -60,7 +60,7 @@ pub struct Row {
     #[serde(rename = "alpha_r_ns")]
     pub required: f64,
     /// How they were come by.
-    pub origin: Origin,
+    pub origin: ParameterOrigin,
 }
 
 /// A size at which the model does not hold, with what the fit said.
@@ -240,7 +240,7 @@ impl Entry {
     /// What was measured, with `sizes` and `rejected` of fits, in ns.
     #[must_use]
     pub fn fitted(mut self, fits: &[SizeFit]) -> Self {
-        let origin = Origin::Measured;
+        let origin = ParameterOrigin::Measured;
         for fit in fits {
             match fit.cost {
                 Ok(Pipelining { pipelining, required }) => {
@@ -258,7 +258,7 @@ impl Entry {
     pub fn published(site: &str, transport: &str) -> Self {
         const REJECTED: [(u64, f64, f64); 2] =
             [(131_072, -120.0, 30_100.0), (524_288, -1700.0, 119_300.0)];
-        let origin = Origin::Assumed;
+        let origin = ParameterOrigin::Assumed;
         let row = |(size, pipelining, required)| Row { size, pipelining, required, origin };
         let rejected = |(size, pipelining, required)| Rejected { size, pipelining, required };
         Self {
@@ -274,8 +274,8 @@ impl Entry {
     }
 
     /// How its parameters were come by: measured if all of them were.
-    pub fn origin(&self) -> Origin {
-        self.sizes.iter().map(|row| row.origin).min().unwrap_or(Origin::Assumed)
+    pub fn origin(&self) -> ParameterOrigin {
+        self.sizes.iter().map(|row| row.origin).min().unwrap_or(ParameterOrigin::Assumed)
     }
 
     /// The parameters as functions of the size, ns; `None` where the model holds at no size.

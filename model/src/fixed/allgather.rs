@@ -1,14 +1,14 @@
 //! Allgathers: everybody gets the blocks of all, which have one length.
 
-use super::forms::Allgather;
+use super::forms::FixedAllgather;
 use crate::coll::blocks::{Blocks, Even};
 use crate::coll::plan::{Place, Plan, Span};
 use crate::coll::{self, forms};
 
 /// Bytes of scratch that `run` needs; `total` is the length of all blocks.
-pub const fn scratch(how: Allgather, total: usize) -> usize {
+pub const fn scratch(how: FixedAllgather, total: usize) -> usize {
     match how {
-        Allgather::Bruck => total,
+        FixedAllgather::Bruck => total,
         _ => 0,
     }
 }
@@ -20,16 +20,16 @@ pub const fn scratch(how: Allgather, total: usize) -> usize {
 pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
-    how: Allgather,
+    how: FixedAllgather,
     own: Span,
     output: Even,
 ) -> Result<(), P::Error> {
     use forms::Allgather as Ours;
     match how {
-        Allgather::Doubling => coll::allgather::even(plan, place, Ours::Doubling, own, output),
-        Allgather::Bruck => coll::allgather::even(plan, place, Ours::Bruck, own, output),
-        Allgather::Ring => coll::allgather::even(plan, place, Ours::Ring, own, output),
-        Allgather::Neighbours => neighbours(plan, place, own, output),
+        FixedAllgather::Doubling => coll::allgather::even(plan, place, Ours::Doubling, own, output),
+        FixedAllgather::Bruck => coll::allgather::even(plan, place, Ours::Bruck, own, output),
+        FixedAllgather::Ring => coll::allgather::even(plan, place, Ours::Ring, own, output),
+        FixedAllgather::Neighbours => neighbours(plan, place, own, output),
     }
 }
 

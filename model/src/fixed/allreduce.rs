@@ -1,20 +1,21 @@
 //! Reductions whose result all ranks get.
 
 use super::fold::{Fold, Pair, Work};
-use super::forms::{Allreduce, Bcast, Reduce};
+use super::forms::{FixedAllreduce, FixedBcast, FixedReduce};
 use super::{bcast, reduce};
 use crate::coll::nodes::Among;
 use crate::coll::plan::{Place, Plan, Span, Vectors};
 use crate::coll::{self, forms};
 
 /// Bytes of scratch that `run` needs for vectors of `len` bytes.
-pub fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
+pub fn scratch(how: FixedAllreduce, size: u32, len: usize) -> usize {
     match how {
-        Allreduce::Doubling | Allreduce::Halving | Allreduce::SharedHalving | Allreduce::Ring => {
-            len
-        }
-        Allreduce::Linear => reduce::scratch(Reduce::Linear, size, len),
-        Allreduce::ReduceBcast(how, _) => reduce::scratch(how, size, len),
+        FixedAllreduce::Doubling
+        | FixedAllreduce::Halving
+        | FixedAllreduce::SharedHalving
+        | FixedAllreduce::Ring => len,
+        FixedAllreduce::Linear => reduce::scratch(FixedReduce::Linear, size, len),
+        FixedAllreduce::ReduceBcast(how, _) => reduce::scratch(how, size, len),
     }
 }
 
@@ -25,25 +26,27 @@ pub fn scratch(how: Allreduce, size: u32, len: usize) -> usize {
 pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
-    how: Allreduce,
+    how: FixedAllreduce,
     vectors: Vectors,
 ) -> Result<(), P::Error> {
     use forms::Allreduce as Ours;
     match how {
-        Allreduce::Doubling => coll::allreduce::run(plan, place, Ours::Doubling, vectors),
-        Allreduce::Halving => coll::allreduce::run(plan, place, Ours::Halving, vectors),
-        Allreduce::SharedHalving => shared_halving(plan, place, vectors),
-        Allreduce::Linear => via_root(plan, place, Reduce::Linear, Bcast::Linear, vectors),
-        Allreduce::ReduceBcast(up, down) => via_root(plan, place, up, down, vectors),
-        Allreduce::Ring => ring(plan, place, vectors),
+        FixedAllreduce::Doubling => coll::allreduce::run(plan, place, Ours::Doubling, vectors),
+        FixedAllreduce::Halving => coll::allreduce::run(plan, place, Ours::Halving, vectors),
+        FixedAllreduce::SharedHalving => shared_halving(plan, place, vectors),
+        FixedAllreduce::Linear => {
+            via_root(plan, place, FixedReduce::Linear, FixedBcast::Linear, vectors)
+        }
+        FixedAllreduce::ReduceBcast(up, down) => via_root(plan, place, up, down, vectors),
+        FixedAllreduce::Ring => ring(plan, place, vectors),
     }
 }
 
 fn via_root<P: Plan>(
     plan: &mut P,
     place: Place,
-    up: Reduce,
-    down: Bcast,
+    up: FixedReduce,
+    down: FixedBcast,
     vectors: Vectors,
 ) -> Result<(), P::Error> {
     reduce::run(plan, place, up, 0, vectors)?;

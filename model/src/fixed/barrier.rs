@@ -1,7 +1,7 @@
 //! Barriers.
 
 use super::fold::{Fold, Pair};
-use super::forms::Barrier;
+use super::forms::FixedBarrier;
 use crate::coll::bcast::{children, reach};
 use crate::coll::plan::{Place, Plan, Span};
 use crate::coll::{self, forms};
@@ -10,13 +10,13 @@ use crate::coll::{self, forms};
 ///
 /// # Errors
 /// Those of the plan.
-pub fn run<P: Plan>(plan: &mut P, place: Place, how: Barrier) -> Result<(), P::Error> {
+pub fn run<P: Plan>(plan: &mut P, place: Place, how: FixedBarrier) -> Result<(), P::Error> {
     use forms::Barrier as Ours;
     match how {
-        Barrier::Linear => coll::barrier::run(plan, place, Ours::Flat),
-        Barrier::Dissemination => coll::barrier::run(plan, place, Ours::Dissemination),
-        Barrier::Doubling => doubling(plan, place),
-        Barrier::Tree => tree(plan, place),
+        FixedBarrier::Linear => coll::barrier::run(plan, place, Ours::Flat),
+        FixedBarrier::Dissemination => coll::barrier::run(plan, place, Ours::Dissemination),
+        FixedBarrier::Doubling => doubling(plan, place),
+        FixedBarrier::Tree => tree(plan, place),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Broadcasts of one span.
 
 use super::fold::swap;
-use super::forms::{Bcast, Tree};
+use super::forms::{FixedBcast, FixedTree};
 use super::tree;
 use crate::coll::plan::{Place, Plan, Span};
 use crate::coll::{self, forms};
@@ -13,18 +13,20 @@ use crate::coll::{self, forms};
 pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
-    how: Bcast,
+    how: FixedBcast,
     root: u32,
     data: Span,
 ) -> Result<(), P::Error> {
     use forms::Bcast as Ours;
     match how {
-        Bcast::Linear => coll::bcast::run(plan, place, Ours::Flat, root, data),
-        Bcast::Binomial => coll::bcast::run(plan, place, Ours::Binomial, root, data),
-        Bcast::ScatterRing => coll::bcast::run(plan, place, Ours::ScatterAllgather, root, data),
-        Bcast::Tree(tree) => tree::bcast(plan, place, tree, root, data, usize::MAX),
-        Bcast::SplitBinary => split_binary(plan, place, root, data),
-        Bcast::ScatterDoubling => scatter_doubling(plan, place, root, data),
+        FixedBcast::Linear => coll::bcast::run(plan, place, Ours::Flat, root, data),
+        FixedBcast::Binomial => coll::bcast::run(plan, place, Ours::Binomial, root, data),
+        FixedBcast::ScatterRing => {
+            coll::bcast::run(plan, place, Ours::ScatterAllgather, root, data)
+        }
+        FixedBcast::Tree(tree) => tree::bcast(plan, place, tree, root, data, usize::MAX),
+        FixedBcast::SplitBinary => split_binary(plan, place, root, data),
+        FixedBcast::ScatterDoubling => scatter_doubling(plan, place, root, data),
     }
 }
 
@@ -41,10 +43,10 @@ fn split_binary<P: Plan>(
     let half = |of: u32| {
         if of % 2 == 1 { data.part(0, first) } else { data.part(first, data.len - first) }
     };
-    if let Some(parent) = Tree::Binary.parent(me, place.size) {
+    if let Some(parent) = FixedTree::Binary.parent(me, place.size) {
         swap(plan, place.absolute(parent, root), Span::EMPTY, half(me))?;
     }
-    for child in Tree::Binary.children(me, place.size) {
+    for child in FixedTree::Binary.children(me, place.size) {
         swap(plan, place.absolute(child, root), half(child), Span::EMPTY)?;
     }
     plan.phase(1);

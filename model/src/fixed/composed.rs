@@ -143,13 +143,13 @@ fn among<P: Plan, R: Fn(u32) -> u32>(plan: &mut P, phase: Option<u8>, rank: R) -
 /// MPICH's reduction to the first rank of a node.
 fn gather_pieces<P: Plan>(plan: &mut P, inner: Place, vectors: Vectors) -> Result<(), P::Error> {
     let piece = vectors.len().min(REDUCE_PIECE);
-    let shape = forms::Tree::Heap(mpich::reduce_width(piece));
+    let shape = forms::FixedTree::Heap(mpich::reduce_width(piece));
     tree::reduce(plan, inner, shape, 0, vectors, REDUCE_PIECE)
 }
 
 /// MPICH's broadcast from the first rank of a node.
 fn release_pieces<P: Plan>(plan: &mut P, inner: Place, data: Span) -> Result<(), P::Error> {
-    tree::bcast(plan, inner, forms::Tree::Heap(BCAST_WIDTH), 0, data, BCAST_PIECE)
+    tree::bcast(plan, inner, forms::FixedTree::Heap(BCAST_WIDTH), 0, data, BCAST_PIECE)
 }
 
 /// MPICH's allreduce.
@@ -214,7 +214,7 @@ fn mpich_reduce<P: Plan>(plan: &mut P, me: Member, vectors: Vectors) -> Result<(
 fn mpich_barrier<P: Plan>(plan: &mut P, me: Member) -> Result<(), P::Error> {
     let (inner, none) = (me.inner(), Span::EMPTY);
     let empty = Vectors { input: none, output: none, width: 1, scratch: 0 };
-    let shape = forms::Tree::Heap(BCAST_WIDTH);
+    let shape = forms::FixedTree::Heap(BCAST_WIDTH);
     tree::reduce(&mut me.inside(plan, Some(0)), inner, shape, 0, empty, 1)?;
     if let Some(mut plan) = me.across(plan, Some(PHASES)) {
         barrier::run(&mut plan, me.outer(), mpich::barrier())?;
@@ -263,7 +263,7 @@ fn bcast_inside<P: Plan>(plan: &mut P, me: Member, data: Span) -> Result<(), P::
 fn bcast_across<P: Plan>(
     plan: &mut P,
     me: Member,
-    how: forms::Bcast,
+    how: forms::FixedBcast,
     data: Span,
 ) -> Result<(), P::Error> {
     let Some(mut plan) = me.across(plan, None) else { return Ok(()) };

@@ -5,7 +5,7 @@
 
 /// See [`allreduce`](super::allreduce).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Allreduce {
+pub enum FixedAllreduce {
     /// Recursive doubling on folded ranks.
     Doubling,
     /// Recursive halving and the same way back, on folded ranks. (Rabenseifner.)
@@ -15,20 +15,20 @@ pub enum Allreduce {
     /// To rank 0 and from it, which deals with each rank itself.
     Linear,
     /// A reduction to rank 0 and a broadcast from it.
-    ReduceBcast(Reduce, Bcast),
+    ReduceBcast(FixedReduce, FixedBcast),
     /// Blocks go around a ring twice. There is at least an element for each rank.
     Ring,
 }
 
 /// See [`bcast`](super::bcast).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Bcast {
+pub enum FixedBcast {
     /// The root sends to each.
     Linear,
     /// A binomial tree whose subtrees are ranks in a row, the greatest first.
     Binomial,
     /// Down a tree.
-    Tree(Tree),
+    Tree(FixedTree),
     /// Each half goes down one half of a binary tree, then neighbours swap.
     SplitBinary,
     /// Parts are scattered, then gathered by recursive doubling.
@@ -39,7 +39,7 @@ pub enum Bcast {
 
 /// See [`reduce`](super::reduce).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reduce {
+pub enum FixedReduce {
     /// The root receives from each, the last rank first.
     Linear,
     /// A binomial tree whose subtrees are ranks in a row, the smallest first.
@@ -47,7 +47,7 @@ pub enum Reduce {
     /// The same to rank 0, which passes the result on: for operations that are not commutative.
     OrderedBinomial,
     /// Up a tree.
-    Tree(Tree),
+    Tree(FixedTree),
     /// Up a binary tree whose root is the last rank, in the order of ranks.
     InOrder,
     /// Recursive halving on folded ranks and a binomial gather. (Rabenseifner.)
@@ -58,7 +58,7 @@ pub enum Reduce {
 
 /// The shape of a tree over ranks counted from the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Tree {
+pub enum FixedTree {
     /// Each rank has one child.
     Chain,
     /// Each rank has two, which are its number plus one and two widths of its level.
@@ -73,7 +73,7 @@ pub enum Tree {
 
 /// See [`allgather`](super::allgather).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Allgather {
+pub enum FixedAllgather {
     /// Recursive doubling. For powers of two.
     Doubling,
     /// As doubling, for any number of ranks.
@@ -86,7 +86,7 @@ pub enum Allgather {
 
 /// See [`alltoall`](crate::coll::alltoall).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Alltoall {
+pub enum FixedAlltoall {
     /// In round k, all blocks whose distance has bit k set.
     Bruck,
     /// With so many partners at a time.
@@ -95,9 +95,9 @@ pub enum Alltoall {
 
 /// See [`reduce_scatter`](super::reduce_scatter).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReduceScatter {
+pub enum FixedReduceScatter {
     /// A reduction to rank 0, which sends each its block.
-    ViaRoot(Reduce),
+    ViaRoot(FixedReduce),
     /// Recursive halving on folded ranks, the farthest first.
     Halving,
     /// One partner after the other.
@@ -115,7 +115,7 @@ pub enum ReduceScatter {
 
 /// See [`barrier`](super::barrier).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Barrier {
+pub enum FixedBarrier {
     /// All report to rank 0, which releases each.
     Linear,
     /// Recursive doubling on folded ranks.

@@ -5,7 +5,8 @@
 
 use super::FixedCall;
 use super::forms::{
-    Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Scatter,
+    FixedAllgather, FixedAllreduce, FixedAlltoall, FixedBarrier, FixedBcast, FixedReduce,
+    FixedReduceScatter, Gather, Scatter,
 };
 
 const K: usize = 1 << 10;
@@ -14,63 +15,67 @@ const K: usize = 1 << 10;
 const THROTTLE: u32 = 32;
 
 /// For vectors, on ranks that have nodes of their own or are the first of them.
-pub fn allreduce(call: FixedCall) -> Allreduce {
-    if call.bytes > 8 && call.cuttable() { Allreduce::Halving } else { Allreduce::Doubling }
+pub fn allreduce(call: FixedCall) -> FixedAllreduce {
+    if call.bytes > 8 && call.cuttable() {
+        FixedAllreduce::Halving
+    } else {
+        FixedAllreduce::Doubling
+    }
 }
 
 /// For one span.
-pub fn bcast(call: FixedCall) -> Bcast {
+pub fn bcast(call: FixedCall) -> FixedBcast {
     match call.bytes {
-        _ if call.ranks < 8 => Bcast::Binomial,
-        ..=12_288 => Bcast::Binomial,
-        ..=524_288 if call.ranks.is_power_of_two() => Bcast::ScatterDoubling,
-        _ => Bcast::ScatterRing,
+        _ if call.ranks < 8 => FixedBcast::Binomial,
+        ..=12_288 => FixedBcast::Binomial,
+        ..=524_288 if call.ranks.is_power_of_two() => FixedBcast::ScatterDoubling,
+        _ => FixedBcast::ScatterRing,
     }
 }
 
 /// For vectors.
-pub fn reduce(call: FixedCall) -> Reduce {
+pub fn reduce(call: FixedCall) -> FixedReduce {
     if call.bytes > 2 * K && call.cuttable() && call.commutative {
-        Reduce::Halving
+        FixedReduce::Halving
     } else if call.commutative {
-        Reduce::Binomial
+        FixedReduce::Binomial
     } else {
-        Reduce::OrderedBinomial
+        FixedReduce::OrderedBinomial
     }
 }
 
 /// For blocks.
-pub fn allgather(call: FixedCall) -> Allgather {
+pub fn allgather(call: FixedCall) -> FixedAllgather {
     let doubles = call.ranks.is_power_of_two();
     match call.total() {
-        ..524_288 if doubles => Allgather::Doubling,
-        ..81_920 => Allgather::Bruck,
-        _ => Allgather::Ring,
+        ..524_288 if doubles => FixedAllgather::Doubling,
+        ..81_920 => FixedAllgather::Bruck,
+        _ => FixedAllgather::Ring,
     }
 }
 
 /// For blocks, not in place.
-pub fn alltoall(call: FixedCall) -> Alltoall {
+pub fn alltoall(call: FixedCall) -> FixedAlltoall {
     match call.bytes {
-        ..=256 if call.ranks > 8 => Alltoall::Bruck,
-        ..=32_768 => Alltoall::Staged(THROTTLE),
-        _ => Alltoall::Staged(1),
+        ..=256 if call.ranks > 8 => FixedAlltoall::Bruck,
+        ..=32_768 => FixedAlltoall::Staged(THROTTLE),
+        _ => FixedAlltoall::Staged(1),
     }
 }
 
 /// For vectors that are cut, into blocks of one length if `even`.
-pub fn reduce_scatter(call: FixedCall, even: bool) -> ReduceScatter {
+pub fn reduce_scatter(call: FixedCall, even: bool) -> FixedReduceScatter {
     match call.bytes {
-        ..524_288 if call.commutative => ReduceScatter::Halving,
-        _ if call.commutative => ReduceScatter::Pairwise,
-        _ if even && call.ranks.is_power_of_two() => ReduceScatter::Ordered,
-        _ => ReduceScatter::Doubling,
+        ..524_288 if call.commutative => FixedReduceScatter::Halving,
+        _ if call.commutative => FixedReduceScatter::Pairwise,
+        _ if even && call.ranks.is_power_of_two() => FixedReduceScatter::Ordered,
+        _ => FixedReduceScatter::Doubling,
     }
 }
 
 /// For a barrier.
-pub const fn barrier() -> Barrier {
-    Barrier::Dissemination
+pub const fn barrier() -> FixedBarrier {
+    FixedBarrier::Dissemination
 }
 
 /// For blocks.

@@ -7,99 +7,100 @@ mod tables;
 
 use super::FixedCall;
 use super::forms::{
-    Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Scatter, Tree,
+    FixedAllgather, FixedAllreduce, FixedAlltoall, FixedBarrier, FixedBcast, FixedReduce,
+    FixedReduceScatter, FixedTree, Gather, Scatter,
 };
 use tables::find;
 
 /// For vectors.
-pub fn allreduce(call: FixedCall) -> Allreduce {
+pub fn allreduce(call: FixedCall) -> FixedAllreduce {
     let table = if call.commutative { tables::ALLREDUCE } else { tables::ALLREDUCE_IN_ORDER };
     match find(table, call.ranks, call.bytes) {
-        2 => Allreduce::ReduceBcast(reduce(call), bcast(call)),
-        4 | 5 if call.count() >= call.ranks as usize => Allreduce::Ring,
-        3..=5 => Allreduce::Doubling,
-        6 if call.commutative && call.cuttable() => Allreduce::SharedHalving,
-        _ => Allreduce::Linear,
+        2 => FixedAllreduce::ReduceBcast(reduce(call), bcast(call)),
+        4 | 5 if call.count() >= call.ranks as usize => FixedAllreduce::Ring,
+        3..=5 => FixedAllreduce::Doubling,
+        6 if call.commutative && call.cuttable() => FixedAllreduce::SharedHalving,
+        _ => FixedAllreduce::Linear,
     }
 }
 
 /// For one span.
-pub fn bcast(call: FixedCall) -> Bcast {
+pub fn bcast(call: FixedCall) -> FixedBcast {
     match find(tables::BCAST, call.ranks, call.bytes) {
-        2 | 3 => Bcast::Tree(Tree::Chain),
-        4 => Bcast::SplitBinary,
-        5 => Bcast::Tree(Tree::Binary),
-        6 => Bcast::Tree(Tree::Highest),
-        7 => Bcast::Tree(Tree::Nomial(4)),
-        8 if call.count() >= call.ranks as usize => Bcast::ScatterDoubling,
-        _ => Bcast::Linear,
+        2 | 3 => FixedBcast::Tree(FixedTree::Chain),
+        4 => FixedBcast::SplitBinary,
+        5 => FixedBcast::Tree(FixedTree::Binary),
+        6 => FixedBcast::Tree(FixedTree::Highest),
+        7 => FixedBcast::Tree(FixedTree::Nomial(4)),
+        8 if call.count() >= call.ranks as usize => FixedBcast::ScatterDoubling,
+        _ => FixedBcast::Linear,
     }
 }
 
 /// For vectors.
-pub fn reduce(call: FixedCall) -> Reduce {
+pub fn reduce(call: FixedCall) -> FixedReduce {
     let table = if call.commutative { tables::REDUCE } else { tables::REDUCE_IN_ORDER };
     match find(table, call.ranks, call.bytes) {
-        2 | 3 => Reduce::Tree(Tree::Chain),
-        4 => Reduce::Tree(Tree::Binary),
-        5 => Reduce::Binomial,
-        6 => Reduce::InOrder,
-        7 if call.commutative && call.cuttable() => Reduce::SharedHalving,
-        _ => Reduce::Linear,
+        2 | 3 => FixedReduce::Tree(FixedTree::Chain),
+        4 => FixedReduce::Tree(FixedTree::Binary),
+        5 => FixedReduce::Binomial,
+        6 => FixedReduce::InOrder,
+        7 if call.commutative && call.cuttable() => FixedReduce::SharedHalving,
+        _ => FixedReduce::Linear,
     }
 }
 
 /// For blocks.
-pub fn allgather(call: FixedCall) -> Allgather {
+pub fn allgather(call: FixedCall) -> FixedAllgather {
     match find(tables::ALLGATHER, call.ranks, call.bytes) {
-        3 if call.ranks.is_power_of_two() => Allgather::Doubling,
-        2 | 3 => Allgather::Bruck,
-        5 if call.ranks.is_multiple_of(2) => Allgather::Neighbours,
+        3 if call.ranks.is_power_of_two() => FixedAllgather::Doubling,
+        2 | 3 => FixedAllgather::Bruck,
+        5 if call.ranks.is_multiple_of(2) => FixedAllgather::Neighbours,
         // One exchange of two ranks is a ring too.
-        _ => Allgather::Ring,
+        _ => FixedAllgather::Ring,
     }
 }
 
 /// For blocks, not in place.
-pub fn alltoall(call: FixedCall) -> Alltoall {
+pub fn alltoall(call: FixedCall) -> FixedAlltoall {
     match find(tables::ALLTOALL, call.ranks, call.bytes) {
-        1 | 4 => Alltoall::Staged(call.ranks),
-        3 => Alltoall::Bruck,
+        1 | 4 => FixedAlltoall::Staged(call.ranks),
+        3 => FixedAlltoall::Bruck,
         // One exchange of two ranks is a pairwise one too.
-        _ => Alltoall::Staged(1),
+        _ => FixedAlltoall::Staged(1),
     }
 }
 
 /// For vectors that are cut into blocks of any lengths.
-pub fn reduce_scatter(call: FixedCall) -> ReduceScatter {
+pub fn reduce_scatter(call: FixedCall) -> FixedReduceScatter {
     match find(tables::REDUCE_SCATTER, call.ranks, call.bytes) {
-        _ if !call.commutative => ReduceScatter::ViaRoot(reduce(call)),
-        2 => ReduceScatter::Halving,
-        3 => ReduceScatter::Ring,
-        4 => ReduceScatter::Butterfly,
-        _ => ReduceScatter::ViaRoot(reduce(call)),
+        _ if !call.commutative => FixedReduceScatter::ViaRoot(reduce(call)),
+        2 => FixedReduceScatter::Halving,
+        3 => FixedReduceScatter::Ring,
+        4 => FixedReduceScatter::Butterfly,
+        _ => FixedReduceScatter::ViaRoot(reduce(call)),
     }
 }
 
 /// For vectors that are cut into blocks of one length. As everywhere, a call's bytes are those of the vector.
-pub fn reduce_scatter_block(call: FixedCall) -> ReduceScatter {
+pub fn reduce_scatter_block(call: FixedCall) -> FixedReduceScatter {
     let block = call.bytes / call.ranks as usize;
     match find(tables::REDUCE_SCATTER_BLOCK, call.ranks, block) {
-        _ if !call.commutative => ReduceScatter::ViaRoot(reduce(call)),
-        2 => ReduceScatter::Doubling,
-        3 => ReduceScatter::Halving,
-        4 => ReduceScatter::Butterfly,
-        _ => ReduceScatter::ViaRoot(reduce(call)),
+        _ if !call.commutative => FixedReduceScatter::ViaRoot(reduce(call)),
+        2 => FixedReduceScatter::Doubling,
+        3 => FixedReduceScatter::Halving,
+        4 => FixedReduceScatter::Butterfly,
+        _ => FixedReduceScatter::ViaRoot(reduce(call)),
     }
 }
 
 /// For a barrier.
-pub fn barrier(ranks: u32) -> Barrier {
+pub fn barrier(ranks: u32) -> FixedBarrier {
     match find(tables::BARRIER, ranks, 0) {
-        3 => Barrier::Doubling,
-        4 => Barrier::Dissemination,
-        6 => Barrier::Tree,
-        _ => Barrier::Linear,
+        3 => FixedBarrier::Doubling,
+        4 => FixedBarrier::Dissemination,
+        6 => FixedBarrier::Tree,
+        _ => FixedBarrier::Linear,
     }
 }
 
@@ -129,17 +130,17 @@ pub const fn han(call: FixedCall, nodes: u32) -> bool {
 }
 
 /// How HAN broadcasts a segment across nodes while another one is under way inside of them.
-pub const fn han_bcast(nodes: u32) -> Bcast {
-    if nodes <= 4 { Bcast::Linear } else { Bcast::Binomial }
+pub const fn han_bcast(nodes: u32) -> FixedBcast {
+    if nodes <= 4 { FixedBcast::Linear } else { FixedBcast::Binomial }
 }
 
 /// How it reduces one. `call` is that of a segment on the nodes.
-pub const fn han_reduce(call: FixedCall) -> Reduce {
+pub const fn han_reduce(call: FixedCall) -> FixedReduce {
     if call.commutative && call.ranks > 2 && call.cuttable() {
-        Reduce::SharedHalving
+        FixedReduce::SharedHalving
     } else if call.ranks > 4 || call.bytes < SEGMENT {
-        Reduce::Binomial
+        FixedReduce::Binomial
     } else {
-        Reduce::Tree(Tree::Chain)
+        FixedReduce::Tree(FixedTree::Chain)
     }
 }

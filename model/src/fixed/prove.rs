@@ -1,43 +1,46 @@
 //! The proof that each algorithm does what its collective has to, for a number of ranks: that of
 //! [`coll`](crate::coll::prove), of these algorithms.
 
-use super::forms::{Allgather, Allreduce, Barrier, Bcast, Gather, Reduce, ReduceScatter};
+use super::forms::{
+    FixedAllgather, FixedAllreduce, FixedBarrier, FixedBcast, FixedReduce, FixedReduceScatter,
+    Gather,
+};
 use super::{allgather, allreduce, barrier, bcast, gather, reduce, reduce_scatter};
 use crate::coll::blocks::{Blocks, Even, Packed};
 use crate::coll::plan::{Space, Span};
 use crate::coll::prove::{
-    Proof, any_allgather, any_allreduce, any_barrier, any_bcast, any_gather, any_reduce,
+    PlanProof, any_allgather, any_allreduce, any_barrier, any_bcast, any_gather, any_reduce,
     any_reduce_scatter,
 };
-use crate::coll::verify::{Flaw, record};
+use crate::coll::verify::{PlanFlaw, record};
 
 /// Barriers.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn barrier(size: u32, how: Barrier) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn barrier(size: u32, how: FixedBarrier) -> Result<PlanProof, PlanFlaw> {
     any_barrier(record(size, |plan, place| barrier::run(plan, place, how))?)
 }
 
 /// Broadcasts of `len` bytes.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn bcast(size: u32, how: Bcast, root: u32, len: usize) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn bcast(size: u32, how: FixedBcast, root: u32, len: usize) -> Result<PlanProof, PlanFlaw> {
     any_bcast(size, root, len, |plan, place| bcast::run(plan, place, how, root, Span::output(len)))
 }
 
 /// Reductions of vectors of `len` bytes in elements of `width`, in the order of ranks if `ordered`.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn reduce(
     size: u32,
-    how: Reduce,
+    how: FixedReduce,
     root: u32,
     vector: (usize, usize),
     ordered: bool,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let scratch = reduce::scratch(how, size, vector.0);
     any_reduce(size, root, vector, (scratch, ordered), |plan, place, vectors| {
         reduce::run(plan, place, how, root, vectors)
@@ -47,14 +50,14 @@ pub fn reduce(
 /// Allreduces of vectors of `len` bytes in elements of `width`, in the order of ranks if `ordered`.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn allreduce(
     size: u32,
-    how: Allreduce,
+    how: FixedAllreduce,
     (len, width): (usize, usize),
     in_place: bool,
     ordered: bool,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let scratch = |_| allreduce::scratch(how, size, len);
     any_allreduce(size, (len, width), in_place, ordered, scratch, |plan, place, vectors| {
         allreduce::run(plan, place, how, vectors)
@@ -64,8 +67,13 @@ pub fn allreduce(
 /// Allgathers of blocks of `len` bytes.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn allgather(
+    size: u32,
+    how: FixedAllgather,
+    len: usize,
+    in_place: bool,
+) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Output, len };
     let total = len * size as usize;
     let scratch = allgather::scratch(how, total);
@@ -77,8 +85,8 @@ pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Resul
 /// Gathers of blocks of `len` bytes.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn gather(size: u32, how: Gather, root: u32, len: usize) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn gather(size: u32, how: Gather, root: u32, len: usize) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Output, len };
     let (total, scratch) = (len * size as usize, |_| gather::scratch(how, size, len));
     any_gather(size, (root, false), total, &blocks, scratch, |plan, place, own| {
@@ -90,8 +98,12 @@ pub fn gather(size: u32, how: Gather, root: u32, len: usize) -> Result<Proof, Fl
 /// if `ordered`.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn reduce_scatter(offsets: &[usize], how: ReduceScatter, ordered: bool) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn reduce_scatter(
+    offsets: &[usize],
+    how: FixedReduceScatter,
+    ordered: bool,
+) -> Result<PlanProof, PlanFlaw> {
     let size = offsets.len() as u32 - 1;
     let blocks = Packed { space: Space::Input, offsets };
     let steps = record(size, |plan, place| {

@@ -1,18 +1,23 @@
 //! Reductions to one rank.
 
 use super::fold::{Fold, Pair, Work};
-use super::forms::Reduce;
+use super::forms::FixedReduce;
 use super::tree;
 use crate::coll::plan::{Place, Plan, Vectors};
 use crate::coll::{self, forms};
 
 /// Bytes of scratch that `run` needs for vectors of `len` bytes.
-pub fn scratch(how: Reduce, size: u32, len: usize) -> usize {
+pub fn scratch(how: FixedReduce, size: u32, len: usize) -> usize {
     match how {
-        Reduce::Binomial => coll::reduce::scratch(forms::Reduce::Binomial, size, (len, 1)),
-        Reduce::OrderedBinomial => coll::reduce::scratch(forms::Reduce::Ordered, size, (len, 1)),
-        Reduce::Linear | Reduce::Tree(_) | Reduce::Halving | Reduce::SharedHalving => 2 * len,
-        Reduce::InOrder => 3 * len,
+        FixedReduce::Binomial => coll::reduce::scratch(forms::Reduce::Binomial, size, (len, 1)),
+        FixedReduce::OrderedBinomial => {
+            coll::reduce::scratch(forms::Reduce::Ordered, size, (len, 1))
+        }
+        FixedReduce::Linear
+        | FixedReduce::Tree(_)
+        | FixedReduce::Halving
+        | FixedReduce::SharedHalving => 2 * len,
+        FixedReduce::InOrder => 3 * len,
     }
 }
 
@@ -23,19 +28,21 @@ pub fn scratch(how: Reduce, size: u32, len: usize) -> usize {
 pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
-    how: Reduce,
+    how: FixedReduce,
     root: u32,
     vectors: Vectors,
 ) -> Result<(), P::Error> {
     use forms::Reduce as Ours;
     match how {
-        Reduce::Linear => linear(plan, place, root, vectors),
-        Reduce::Binomial => coll::reduce::run(plan, place, Ours::Binomial, root, vectors),
-        Reduce::OrderedBinomial => coll::reduce::run(plan, place, Ours::Ordered, root, vectors),
-        Reduce::Tree(tree) => tree::reduce(plan, place, tree, root, vectors, usize::MAX),
-        Reduce::InOrder => tree::in_order(plan, place, root, vectors),
-        Reduce::Halving => halving(plan, place, Pair::ToEven, root, vectors),
-        Reduce::SharedHalving => halving(plan, place, Pair::Shared, root, vectors),
+        FixedReduce::Linear => linear(plan, place, root, vectors),
+        FixedReduce::Binomial => coll::reduce::run(plan, place, Ours::Binomial, root, vectors),
+        FixedReduce::OrderedBinomial => {
+            coll::reduce::run(plan, place, Ours::Ordered, root, vectors)
+        }
+        FixedReduce::Tree(tree) => tree::reduce(plan, place, tree, root, vectors, usize::MAX),
+        FixedReduce::InOrder => tree::in_order(plan, place, root, vectors),
+        FixedReduce::Halving => halving(plan, place, Pair::ToEven, root, vectors),
+        FixedReduce::SharedHalving => halving(plan, place, Pair::Shared, root, vectors),
     }
 }
 

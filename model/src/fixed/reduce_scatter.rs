@@ -3,23 +3,23 @@
 use super::allreduce::step_of_ring;
 use super::bcast::{Serve, serve};
 use super::fold::{Fold, Pair, Work, swap};
-use super::forms::ReduceScatter;
+use super::forms::FixedReduceScatter;
 use super::reduce;
-use crate::coll::accumulate::{Accumulator, Side};
+use crate::coll::accumulate::{Accumulator, OperandSide};
 use crate::coll::blocks::Blocks;
 use crate::coll::plan::{Place, Plan, Span, Vectors};
 use crate::coll::{self, forms};
 
 /// Bytes of scratch that `run` needs for vectors of `total` bytes, `own` of which are this rank's.
-pub fn scratch(how: ReduceScatter, size: u32, total: usize, own: usize) -> usize {
+pub fn scratch(how: FixedReduceScatter, size: u32, total: usize, own: usize) -> usize {
     match how {
-        ReduceScatter::ViaRoot(how) => total + reduce::scratch(how, size, total),
-        ReduceScatter::Pairwise => own,
-        ReduceScatter::Halving
-        | ReduceScatter::Ring
-        | ReduceScatter::Butterfly
-        | ReduceScatter::Ordered => 2 * total,
-        ReduceScatter::Doubling => 3 * total,
+        FixedReduceScatter::ViaRoot(how) => total + reduce::scratch(how, size, total),
+        FixedReduceScatter::Pairwise => own,
+        FixedReduceScatter::Halving
+        | FixedReduceScatter::Ring
+        | FixedReduceScatter::Butterfly
+        | FixedReduceScatter::Ordered => 2 * total,
+        FixedReduceScatter::Doubling => 3 * total,
     }
 }
 
@@ -30,7 +30,7 @@ pub fn scratch(how: ReduceScatter, size: u32, total: usize, own: usize) -> usize
 pub fn run<P: Plan>(
     plan: &mut P,
     place: Place,
-    how: ReduceScatter,
+    how: FixedReduceScatter,
     blocks: &impl Blocks,
     output: Span,
 ) -> Result<(), P::Error> {
@@ -38,7 +38,7 @@ pub fn run<P: Plan>(
     let input = Span::new(first.space, first.at, last.at + last.len - first.at);
     let cut = Cut { blocks, start: first.at, len: input.len };
     match how {
-        ReduceScatter::ViaRoot(how) => {
+        FixedReduceScatter::ViaRoot(how) => {
             let result = Span::scratch(0, input.len);
             // Nothing is cut, so the width does not count.
             let vectors = Vectors { input, output: result, width: 1, scratch: input.len };
@@ -46,15 +46,15 @@ pub fn run<P: Plan>(
             plan.phase(2);
             coll::scatter::linear(plan, place, 0, &InScratch(&cut), output)
         }
-        ReduceScatter::Pairwise => {
+        FixedReduceScatter::Pairwise => {
             let how = forms::ReduceScatter::Pairwise;
             coll::reduce_scatter::run(plan, place, how, blocks, output)
         }
-        ReduceScatter::Halving => halving(plan, place, &cut, input, output),
-        ReduceScatter::Ring => ring(plan, place, &cut, input, output),
-        ReduceScatter::Butterfly => butterfly(plan, place, &cut, input, output),
-        ReduceScatter::Doubling => doubling(plan, place, &cut, input, output),
-        ReduceScatter::Ordered => ordered(plan, place, &cut, input, output),
+        FixedReduceScatter::Halving => halving(plan, place, &cut, input, output),
+        FixedReduceScatter::Ring => ring(plan, place, &cut, input, output),
+        FixedReduceScatter::Butterfly => butterfly(plan, place, &cut, input, output),
+        FixedReduceScatter::Doubling => doubling(plan, place, &cut, input, output),
+        FixedReduceScatter::Ordered => ordered(plan, place, &cut, input, output),
     }
 }
 
@@ -285,7 +285,7 @@ fn ordered<P: Plan>(
         let upper = me & bit != 0;
         let (keep, give) = if upper { (first + count, first) } else { (first, first + count) };
         let window = |from: u32| (from as usize * block, count as usize * block);
-        let side = if upper { Side::Left } else { Side::Right };
+        let side = if upper { OperandSide::Left } else { OperandSide::Right };
         sum.exchange(plan, me ^ bit, side, window(give), window(keep))?;
         (first, bit) = (keep, bit * 2);
     }

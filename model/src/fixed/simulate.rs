@@ -4,7 +4,10 @@
 //! forms, which tests hold to the simulator at small numbers of ranks.
 
 use super::composed::{self, Composed, OnNodes};
-use super::forms::{Allgather, Allreduce, Alltoall, Barrier, Bcast, Reduce, ReduceScatter};
+use super::forms::{
+    FixedAllgather, FixedAllreduce, FixedAlltoall, FixedBarrier, FixedBcast, FixedReduce,
+    FixedReduceScatter,
+};
 use super::mpich::{self, Composition};
 use super::{FixedCall, allgather, allreduce, barrier, bcast, reduce, reduce_scatter};
 use crate::coll::blocks::Even;
@@ -14,10 +17,10 @@ use crate::coll::plan::{Place, Space, Span, Vectors};
 use crate::coll::price::{self, AllreduceForm, Costs, Crew, Load};
 use crate::coll::{self, multiply};
 use crate::cost::Pipelining;
-use crate::fennel::direct::Outcome;
+use crate::fennel::direct::RunOutcome;
 use crate::fennel::machine::{Machine, RunError};
 use crate::fennel::network::{Linear, Pipelined};
-use crate::fennel::nodes::Nodes;
+use crate::fennel::nodes::TwoLevelNetwork;
 use crate::fennel::source::{Stated, Stopped, Walk, write_down};
 
 /// Messages beyond which algorithms of a round for each rank are computed.
@@ -36,7 +39,7 @@ pub struct Time {
 #[derive(Clone, Copy, Debug)]
 pub struct Simulator {
     costs: Costs,
-    network: Nodes,
+    network: TwoLevelNetwork,
 }
 
 const fn pipelined(costs: Costs) -> Pipelined {
@@ -50,7 +53,8 @@ impl Simulator {
     /// Of ranks with a node each, between which messages cost so much.
     pub const fn new(costs: Costs) -> Self {
         let network = pipelined(costs);
-        let network = Nodes { each: 1, inside: network, across: network, receive: costs.receive };
+        let network =
+            TwoLevelNetwork { each: 1, inside: network, across: network, receive: costs.receive };
         Self { costs, network }
     }
 
@@ -58,7 +62,7 @@ impl Simulator {
     /// sender, for it is not what receiving from another node takes.
     pub const fn with_nodes(self, each: u32, inside: Costs) -> Self {
         let inside = pipelined(Costs { required: inside.required + inside.receive, ..inside });
-        Self { network: Nodes { each, inside, ..self.network }, ..self }
+        Self { network: TwoLevelNetwork { each, inside, ..self.network }, ..self }
     }
 
     /// Ranks on each node.
@@ -79,7 +83,7 @@ impl Simulator {
         &self,
         ranks: u32,
         algorithm: impl Fn(&mut Walk<'_>, Place) -> Result<(), Stopped>,
-    ) -> Result<Outcome, RunError> {
+    ) -> Result<RunOutcome, RunError> {
         self.machine().run_steps(&Stated::new(ranks, algorithm), &mut [])
     }
 
@@ -95,7 +99,7 @@ impl Simulator {
         Ok(Time { nanoseconds, simulated: true })
     }
 
-    fn machine(&self) -> Machine<Nodes, Linear> {
+    fn machine(&self) -> Machine<TwoLevelNetwork, Linear> {
         let compute = Linear { each: 0.0, byte: self.costs.reduce, copied: self.costs.copy };
         Machine { network: self.network, compute }
     }
@@ -131,13 +135,13 @@ impl Simulator {
     ///
     /// # Errors
     /// [`RunError`], as of all that follow.
-    pub fn barrier(&self, ranks: u32, how: Barrier) -> Ran {
+    pub fn barrier(&self, ranks: u32, how: FixedBarrier) -> Ran {
         self.time(ranks, |plan, place| barrier::run(plan, place, how))
     }
 
     /// A broadcast.
-    pub fn bcast(&self, call: FixedCall, how: Bcast) -> Ran {
-        if how == Bcast::ScatterRing && each_to_each(call.ranks) {
+    pub fn bcast(&self, call: FixedCall, how: FixedBcast) -> Ran {
+        if how == FixedBcast::ScatterRing && each_to_each(call.ranks) {
             let how = forms::Bcast::ScatterAllgather;
             return self.computed(call.ranks, price::bcast(call.ranks, how, call.bytes));
         }
@@ -146,28 +150,28 @@ impl Simulator {
     }
 
     /// A reduction.
-    pub fn reduce(&self, call: FixedCall, how: Reduce) -> Ran {
+    pub fn reduce(&self, call: FixedCall, how: FixedReduce) -> Ran {
         self.time(call.ranks, |plan, place| reduce::run(plan, place, how, 0, vectors(call)))
     }
 
     /// An allreduce.
-    pub fn allreduce(&self, call: FixedCall, how: Allreduce) -> Ran {
-        if how == Allreduce::Ring && each_to_each(call.ranks) {
+    pub fn allreduce(&self, call: FixedCall, how: FixedAllreduce) -> Ran {
+        if how == FixedAllreduce::Ring && each_to_each(call.ranks) {
             return self.computed(call.ranks, ring(call));
         }
         self.time(call.ranks, |plan, place| allreduce::run(plan, place, how, vectors(call)))
     }
 
     /// An allgather.
-    pub fn allgather(&self, call: FixedCall, how: Allgather) -> Ran {
+    pub fn allgather(&self, call: FixedCall, how: FixedAllgather) -> Ran {
         let ours = match how {
-            Allgather::Doubling => forms::Allgather::Doubling,
-            Allgather::Bruck => forms::Allgather::Bruck,
-            Allgather::Ring => forms::Allgather::Ring,
-            Allgather::Neighbours if each_to_each(call.ranks) => {
+            FixedAllgather::Doubling => forms::Allgather::Doubling,
+            FixedAllgather::Bruck => forms::Allgather::Bruck,
+            FixedAllgather::Ring => forms::Allgather::Ring,
+            FixedAllgather::Neighbours if each_to_each(call.ranks) => {
                 return self.computed(call.ranks, neighbours(call));
             }
-            Allgather::Neighbours => {
+            FixedAllgather::Neighbours => {
                 let output = Even { space: Space::Output, len: call.bytes };
                 let own = Span::input(call.bytes);
                 return self
@@ -178,23 +182,23 @@ impl Simulator {
     }
 
     /// An all-to-all.
-    pub fn alltoall(&self, call: FixedCall, how: Alltoall) -> Ran {
+    pub fn alltoall(&self, call: FixedCall, how: FixedAlltoall) -> Ran {
         let ours = match how {
-            Alltoall::Bruck => forms::Alltoall::Bruck,
-            Alltoall::Staged(partners) => forms::Alltoall::Staged(partners),
+            FixedAlltoall::Bruck => forms::Alltoall::Bruck,
+            FixedAlltoall::Staged(partners) => forms::Alltoall::Staged(partners),
         };
         self.our_alltoall(call, ours)
     }
 
     /// A reduction of which each rank gets as much. What does not divide is left away.
-    pub fn reduce_scatter(&self, call: FixedCall, how: ReduceScatter) -> Ran {
+    pub fn reduce_scatter(&self, call: FixedCall, how: FixedReduceScatter) -> Ran {
         let long = each_to_each(call.ranks);
         match how {
-            ReduceScatter::Pairwise if long => {
+            FixedReduceScatter::Pairwise if long => {
                 let how = forms::ReduceScatter::Pairwise;
                 self.computed(call.ranks, price::reduce_scatter(call.ranks, how, call.bytes))
             }
-            ReduceScatter::Ring if long => self.computed(call.ranks, scattering_ring(call)),
+            FixedReduceScatter::Ring if long => self.computed(call.ranks, scattering_ring(call)),
             _ => {
                 let (blocks, own) = scattered(call);
                 self.time(call.ranks, |plan, place| {
@@ -446,11 +450,11 @@ mod tests {
             for bytes in [8, 1024, 64 << 10] {
                 let block = FixedCall::doubles(ranks, bytes);
                 let call = block.of(bytes * ranks as usize);
-                let run = simulator.allreduce(call, Allreduce::Ring);
+                let run = simulator.allreduce(call, FixedAllreduce::Ring);
                 agree("ring", call, ring(call), run);
-                let run = simulator.reduce_scatter(call, ReduceScatter::Ring);
+                let run = simulator.reduce_scatter(call, FixedReduceScatter::Ring);
                 agree("scattering ring", call, scattering_ring(call), run);
-                let run = simulator.allgather(block, Allgather::Neighbours);
+                let run = simulator.allgather(block, FixedAllgather::Neighbours);
                 agree("neighbours", block, neighbours(block), run);
             }
         }
@@ -476,9 +480,9 @@ mod tests {
     fn rings_of_many_ranks_are_computed() {
         let simulator = Simulator::new(COSTS);
         let call = FixedCall::doubles(1 << 20, 8 << 20);
-        let ring = simulator.allreduce(call, Allreduce::Ring).unwrap();
+        let ring = simulator.allreduce(call, FixedAllreduce::Ring).unwrap();
         assert!(!ring.simulated && ring.nanoseconds > 2.0 * 680.0 * f64::from((1 << 20) - 1));
-        assert!(simulator.barrier(1 << 12, Barrier::Tree).unwrap().simulated);
+        assert!(simulator.barrier(1 << 12, FixedBarrier::Tree).unwrap().simulated);
     }
 
     /// Ranks of a node are near: what is composed of trees is quicker.
@@ -488,7 +492,7 @@ mod tests {
         let nodes = flat.with_nodes(16, Costs::SHARED_MEMORY);
         let call = FixedCall::doubles(256, 8);
         let time = |simulator: Simulator| {
-            simulator.allreduce(call, Allreduce::Doubling).unwrap().nanoseconds
+            simulator.allreduce(call, FixedAllreduce::Doubling).unwrap().nanoseconds
         };
         // Four of eight rounds stay inside.
         assert!(time(nodes) < 0.8 * time(flat));

@@ -5,13 +5,14 @@ use std::convert::Infallible;
 
 use super::composed::{self, Composed, OnNodes};
 use super::forms::{
-    Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Reduce, ReduceScatter, Tree,
+    FixedAllgather, FixedAllreduce, FixedAlltoall, FixedBarrier, FixedBcast, FixedReduce,
+    FixedReduceScatter, FixedTree, Gather,
 };
 use super::mpich::{self, Composition};
 use super::{FixedCall, open_mpi, prove};
 use crate::coll::plan::Place;
 use crate::coll::prove::{any_allreduce, any_barrier, any_bcast, any_reduce};
-use crate::coll::record::Recorder;
+use crate::coll::record::PlanRecorder;
 use crate::coll::verify::record;
 
 const K: usize = 1 << 10;
@@ -25,77 +26,77 @@ fn doubles(ranks: u32, bytes: usize) -> FixedCall {
 fn mpich_chooses_what_it_is_known_to() {
     let call = doubles(64, M);
     assert_eq!(mpich::composed_allreduce(call, 4), Composition::Levels);
-    assert_eq!(mpich::allreduce(call.on(4)), Allreduce::Halving);
+    assert_eq!(mpich::allreduce(call.on(4)), FixedAllreduce::Halving);
     assert_eq!(mpich::reduce_width(mpich::REDUCE_PIECE), 2);
     assert_eq!(M.div_ceil(mpich::REDUCE_PIECE), 128);
     assert_eq!(M.div_ceil(mpich::BCAST_PIECE), 131);
     let call = doubles(64, 16);
     assert_eq!(mpich::composed_allreduce(call, 4), Composition::Levels);
-    assert_eq!(mpich::allreduce(call.on(4)), Allreduce::Doubling);
+    assert_eq!(mpich::allreduce(call.on(4)), FixedAllreduce::Doubling);
     let call = doubles(6, M);
     assert_eq!(mpich::composed_allreduce(call, 6), Composition::Flat);
-    assert_eq!(mpich::allreduce(call), Allreduce::Halving);
+    assert_eq!(mpich::allreduce(call), FixedAllreduce::Halving);
     let call = doubles(64, 64 * K);
     assert_eq!(mpich::composed_bcast(call, 4), Composition::AroundRoot);
-    assert_eq!(mpich::bcast(call.on(4)), Bcast::Binomial);
+    assert_eq!(mpich::bcast(call.on(4)), FixedBcast::Binomial);
     let call = doubles(60, 64 * K);
     assert_eq!(mpich::composed_bcast(call, 4), Composition::Flat);
-    assert_eq!(mpich::bcast(call), Bcast::ScatterRing);
+    assert_eq!(mpich::bcast(call), FixedBcast::ScatterRing);
     let call = doubles(60, 12_288);
     assert_eq!(mpich::composed_bcast(call, 4), Composition::Flat);
-    assert_eq!(mpich::bcast(call), Bcast::Binomial);
-    assert_eq!(mpich::alltoall(doubles(8, 100)), Alltoall::Staged(32));
-    assert_eq!(mpich::alltoall(doubles(9, 100)), Alltoall::Bruck);
-    assert_eq!(mpich::allgather(doubles(60, K)), Allgather::Bruck);
-    assert_eq!(mpich::allgather(doubles(60, 2 * K)), Allgather::Ring);
+    assert_eq!(mpich::bcast(call), FixedBcast::Binomial);
+    assert_eq!(mpich::alltoall(doubles(8, 100)), FixedAlltoall::Staged(32));
+    assert_eq!(mpich::alltoall(doubles(9, 100)), FixedAlltoall::Bruck);
+    assert_eq!(mpich::allgather(doubles(60, K)), FixedAllgather::Bruck);
+    assert_eq!(mpich::allgather(doubles(60, 2 * K)), FixedAllgather::Ring);
     let scattered = |block: usize| mpich::reduce_scatter(doubles(64, 64 * block), true);
-    assert_eq!(scattered(4 * K), ReduceScatter::Halving);
-    assert_eq!(scattered(16 * K), ReduceScatter::Pairwise);
+    assert_eq!(scattered(4 * K), FixedReduceScatter::Halving);
+    assert_eq!(scattered(16 * K), FixedReduceScatter::Pairwise);
     // Reductions in the order of ranks.
     let ordered = FixedCall { commutative: false, ..doubles(64, M) };
     assert_eq!(mpich::composed_allreduce(ordered, 4), Composition::Flat);
-    assert_eq!(mpich::reduce(ordered), Reduce::OrderedBinomial);
-    assert_eq!(mpich::reduce_scatter(ordered, true), ReduceScatter::Ordered);
-    assert_eq!(mpich::reduce_scatter(ordered.on(60), true), ReduceScatter::Doubling);
+    assert_eq!(mpich::reduce(ordered), FixedReduce::OrderedBinomial);
+    assert_eq!(mpich::reduce_scatter(ordered, true), FixedReduceScatter::Ordered);
+    assert_eq!(mpich::reduce_scatter(ordered.on(60), true), FixedReduceScatter::Doubling);
 }
 
 #[test]
 fn open_mpi_chooses_what_it_is_known_to() {
-    assert_eq!(open_mpi::allreduce(doubles(48, 128)), Allreduce::Linear);
+    assert_eq!(open_mpi::allreduce(doubles(48, 128)), FixedAllreduce::Linear);
     let call = doubles(64, M);
     assert!(open_mpi::han(call, 4) && !open_mpi::han(call, 1) && !open_mpi::han(call, 64));
     assert!(!open_mpi::han(doubles(62, M), 4), "there are not as many ranks on each node");
     let segment = call.of(open_mpi::SEGMENT);
     assert_eq!(M.div_ceil(open_mpi::SEGMENT), 16);
-    assert_eq!(open_mpi::reduce(segment.on(16)), Reduce::Binomial);
-    assert_eq!(open_mpi::han_reduce(segment.on(4)), Reduce::SharedHalving);
-    assert_eq!(open_mpi::han_bcast(4), Bcast::Linear);
-    assert_eq!(open_mpi::bcast(segment.on(16)), Bcast::Tree(Tree::Highest));
-    assert_eq!(open_mpi::bcast(segment.on(4)), Bcast::Linear);
-    assert_eq!(open_mpi::bcast(doubles(12, M)), Bcast::Linear);
-    assert_eq!(open_mpi::bcast(doubles(16, M)), Bcast::ScatterDoubling);
-    assert_eq!(open_mpi::bcast(doubles(64, M)), Bcast::Tree(Tree::Nomial(4)));
+    assert_eq!(open_mpi::reduce(segment.on(16)), FixedReduce::Binomial);
+    assert_eq!(open_mpi::han_reduce(segment.on(4)), FixedReduce::SharedHalving);
+    assert_eq!(open_mpi::han_bcast(4), FixedBcast::Linear);
+    assert_eq!(open_mpi::bcast(segment.on(16)), FixedBcast::Tree(FixedTree::Highest));
+    assert_eq!(open_mpi::bcast(segment.on(4)), FixedBcast::Linear);
+    assert_eq!(open_mpi::bcast(doubles(12, M)), FixedBcast::Linear);
+    assert_eq!(open_mpi::bcast(doubles(16, M)), FixedBcast::ScatterDoubling);
+    assert_eq!(open_mpi::bcast(doubles(64, M)), FixedBcast::Tree(FixedTree::Nomial(4)));
     assert_eq!(open_mpi::gather(doubles(16, K)), Gather::Binomial);
-    assert_eq!(open_mpi::allgather(doubles(4, 16 * K)), Allgather::Doubling);
-    assert_eq!(open_mpi::bcast(doubles(16, 64 * K)), Bcast::Tree(Tree::Highest));
-    assert_eq!(open_mpi::alltoall(doubles(64, K)), Alltoall::Staged(64));
+    assert_eq!(open_mpi::allgather(doubles(4, 16 * K)), FixedAllgather::Doubling);
+    assert_eq!(open_mpi::bcast(doubles(16, 64 * K)), FixedBcast::Tree(FixedTree::Highest));
+    assert_eq!(open_mpi::alltoall(doubles(64, K)), FixedAlltoall::Staged(64));
     let call = doubles(64, 64 * 16 * K);
-    assert_eq!(open_mpi::reduce_scatter_block(call), ReduceScatter::Butterfly);
-    assert_eq!(open_mpi::barrier(16), Barrier::Doubling);
-    assert_eq!(open_mpi::barrier(4), Barrier::Linear);
+    assert_eq!(open_mpi::reduce_scatter_block(call), FixedReduceScatter::Butterfly);
+    assert_eq!(open_mpi::barrier(16), FixedBarrier::Doubling);
+    assert_eq!(open_mpi::barrier(4), FixedBarrier::Linear);
 }
 
 #[test]
 fn open_mpi_falls_back_where_there_are_too_few_elements() {
     // 64 Ki ranks and 32 KiB: as its users found.
-    assert_eq!(open_mpi::allreduce(doubles(1 << 16, 32 * K)), Allreduce::Linear);
-    assert_eq!(open_mpi::allreduce(doubles(1 << 20, 8 * M)), Allreduce::SharedHalving);
-    assert_eq!(open_mpi::bcast(doubles(1 << 20, M)), Bcast::Linear);
-    assert_eq!(open_mpi::allreduce(doubles(4096, 4 * K)), Allreduce::Doubling);
-    assert_eq!(open_mpi::allreduce(doubles(16, 32)), Allreduce::Doubling);
+    assert_eq!(open_mpi::allreduce(doubles(1 << 16, 32 * K)), FixedAllreduce::Linear);
+    assert_eq!(open_mpi::allreduce(doubles(1 << 20, 8 * M)), FixedAllreduce::SharedHalving);
+    assert_eq!(open_mpi::bcast(doubles(1 << 20, M)), FixedBcast::Linear);
+    assert_eq!(open_mpi::allreduce(doubles(4096, 4 * K)), FixedAllreduce::Doubling);
+    assert_eq!(open_mpi::allreduce(doubles(16, 32)), FixedAllreduce::Doubling);
     assert_eq!(
         open_mpi::allreduce(doubles(1 << 20, 8)),
-        Allreduce::ReduceBcast(Reduce::Binomial, Bcast::Tree(Tree::Nomial(4)))
+        FixedAllreduce::ReduceBcast(FixedReduce::Binomial, FixedBcast::Tree(FixedTree::Nomial(4)))
     );
 }
 
@@ -122,14 +123,14 @@ fn roots(size: u32) -> Vec<u32> {
 #[test]
 fn trees_have_one_parent_for_each_child() {
     let trees = [
-        Tree::Chain,
-        Tree::Binary,
-        Tree::Highest,
-        Tree::Nomial(2),
-        Tree::Nomial(4),
-        Tree::Nomial(5),
-        Tree::Heap(2),
-        Tree::Heap(64),
+        FixedTree::Chain,
+        FixedTree::Binary,
+        FixedTree::Highest,
+        FixedTree::Nomial(2),
+        FixedTree::Nomial(4),
+        FixedTree::Nomial(5),
+        FixedTree::Heap(2),
+        FixedTree::Heap(64),
     ];
     for (tree, size) in trees.into_iter().flat_map(|tree| sizes().map(move |size| (tree, size))) {
         let mut parents = vec![None; size as usize];
@@ -142,27 +143,27 @@ fn trees_have_one_parent_for_each_child() {
             assert_eq!(parents[rank as usize], tree.parent(rank, size), "{tree:?} {size} {rank}");
         }
     }
-    assert_eq!(Tree::Binary.children(1, 9), [3, 5]);
-    assert_eq!(Tree::Nomial(4).children(0, 64), [16, 32, 48, 4, 8, 12, 1, 2, 3]);
-    assert_eq!(Tree::Highest.children(1, 16), [3, 5, 9]);
+    assert_eq!(FixedTree::Binary.children(1, 9), [3, 5]);
+    assert_eq!(FixedTree::Nomial(4).children(0, 64), [16, 32, 48, 4, 8, 12, 1, 2, 3]);
+    assert_eq!(FixedTree::Highest.children(1, 16), [3, 5, 9]);
 }
 
 #[test]
 fn broadcasts_are_proven() {
     let all = [
-        Bcast::Linear,
-        Bcast::Binomial,
-        Bcast::Tree(Tree::Chain),
-        Bcast::Tree(Tree::Binary),
-        Bcast::Tree(Tree::Highest),
-        Bcast::Tree(Tree::Nomial(4)),
-        Bcast::Tree(Tree::Heap(64)),
-        Bcast::SplitBinary,
-        Bcast::ScatterDoubling,
-        Bcast::ScatterRing,
+        FixedBcast::Linear,
+        FixedBcast::Binomial,
+        FixedBcast::Tree(FixedTree::Chain),
+        FixedBcast::Tree(FixedTree::Binary),
+        FixedBcast::Tree(FixedTree::Highest),
+        FixedBcast::Tree(FixedTree::Nomial(4)),
+        FixedBcast::Tree(FixedTree::Heap(64)),
+        FixedBcast::SplitBinary,
+        FixedBcast::ScatterDoubling,
+        FixedBcast::ScatterRing,
     ];
     for (how, size) in all.into_iter().flat_map(|how| sizes().map(move |size| (how, size))) {
-        if how == Bcast::ScatterRing && size > 128 {
+        if how == FixedBcast::ScatterRing && size > 128 {
             continue;
         }
         for root in roots(size) {
@@ -177,15 +178,15 @@ fn broadcasts_are_proven() {
 #[test]
 fn reductions_are_proven() {
     let all = [
-        (Reduce::Linear, true),
-        (Reduce::Binomial, false),
-        (Reduce::OrderedBinomial, true),
-        (Reduce::Tree(Tree::Chain), false),
-        (Reduce::Tree(Tree::Binary), false),
-        (Reduce::Tree(Tree::Heap(4)), false),
-        (Reduce::InOrder, true),
-        (Reduce::Halving, false),
-        (Reduce::SharedHalving, false),
+        (FixedReduce::Linear, true),
+        (FixedReduce::Binomial, false),
+        (FixedReduce::OrderedBinomial, true),
+        (FixedReduce::Tree(FixedTree::Chain), false),
+        (FixedReduce::Tree(FixedTree::Binary), false),
+        (FixedReduce::Tree(FixedTree::Heap(4)), false),
+        (FixedReduce::InOrder, true),
+        (FixedReduce::Halving, false),
+        (FixedReduce::SharedHalving, false),
     ];
     for ((how, ordered), size) in all.into_iter().flat_map(|how| sizes().map(move |n| (how, n))) {
         for root in roots(size) {
@@ -200,13 +201,31 @@ fn reductions_are_proven() {
 #[test]
 fn allreduces_are_proven() {
     let all = [
-        (Allreduce::Doubling, true),
-        (Allreduce::Halving, true),
-        (Allreduce::SharedHalving, false),
-        (Allreduce::Linear, true),
-        (Allreduce::ReduceBcast(Reduce::Binomial, Bcast::Tree(Tree::Nomial(4))), true),
-        (Allreduce::ReduceBcast(Reduce::InOrder, Bcast::Tree(Tree::Nomial(4))), true),
-        (Allreduce::ReduceBcast(Reduce::Tree(Tree::Binary), Bcast::SplitBinary), false),
+        (FixedAllreduce::Doubling, true),
+        (FixedAllreduce::Halving, true),
+        (FixedAllreduce::SharedHalving, false),
+        (FixedAllreduce::Linear, true),
+        (
+            FixedAllreduce::ReduceBcast(
+                FixedReduce::Binomial,
+                FixedBcast::Tree(FixedTree::Nomial(4)),
+            ),
+            true,
+        ),
+        (
+            FixedAllreduce::ReduceBcast(
+                FixedReduce::InOrder,
+                FixedBcast::Tree(FixedTree::Nomial(4)),
+            ),
+            true,
+        ),
+        (
+            FixedAllreduce::ReduceBcast(
+                FixedReduce::Tree(FixedTree::Binary),
+                FixedBcast::SplitBinary,
+            ),
+            false,
+        ),
     ];
     for ((how, ordered), size) in all.into_iter().flat_map(|how| sizes().map(move |n| (how, n))) {
         for (len, in_place) in [(8, false), (1000, false), (1000, true)] {
@@ -216,7 +235,7 @@ fn allreduces_are_proven() {
     }
     for size in sizes_for_pairs() {
         for (len, in_place) in [(8, false), (1032, false), (1032, true)] {
-            let proof = prove::allreduce(size, Allreduce::Ring, (len, 8), in_place, false);
+            let proof = prove::allreduce(size, FixedAllreduce::Ring, (len, 8), in_place, false);
             assert!(proof.is_ok(), "ring of {size}, {len} {in_place}: {proof:?}");
         }
     }
@@ -225,9 +244,12 @@ fn allreduces_are_proven() {
 #[test]
 fn allgathers_and_gathers_are_proven() {
     for size in sizes_for_pairs() {
-        let doubling = size.is_power_of_two().then_some(Allgather::Doubling);
-        let neighbours = size.is_multiple_of(2).then_some(Allgather::Neighbours);
-        let all = [Allgather::Bruck, Allgather::Ring].into_iter().chain(doubling).chain(neighbours);
+        let doubling = size.is_power_of_two().then_some(FixedAllgather::Doubling);
+        let neighbours = size.is_multiple_of(2).then_some(FixedAllgather::Neighbours);
+        let all = [FixedAllgather::Bruck, FixedAllgather::Ring]
+            .into_iter()
+            .chain(doubling)
+            .chain(neighbours);
         for how in all {
             for in_place in [false, true] {
                 let proof = prove::allgather(size, how, 10, in_place);
@@ -246,7 +268,12 @@ fn allgathers_and_gathers_are_proven() {
 #[test]
 fn barriers_are_proven() {
     for size in sizes() {
-        for how in [Barrier::Linear, Barrier::Doubling, Barrier::Dissemination, Barrier::Tree] {
+        for how in [
+            FixedBarrier::Linear,
+            FixedBarrier::Doubling,
+            FixedBarrier::Dissemination,
+            FixedBarrier::Tree,
+        ] {
             let proof = prove::barrier(size, how);
             assert!(proof.is_ok(), "{how:?} of {size}: {proof:?}");
         }
@@ -266,13 +293,13 @@ fn reductions_that_are_scattered_are_proven() {
         let even = offsets(&mut (0..size).map(|_| 16));
         let uneven = offsets(&mut (0..size).map(|rank| rank as usize * 7 % 5 * 8));
         let all = [
-            (ReduceScatter::ViaRoot(Reduce::InOrder), true),
-            (ReduceScatter::ViaRoot(Reduce::Binomial), true),
-            (ReduceScatter::Halving, false),
-            (ReduceScatter::Pairwise, false),
-            (ReduceScatter::Ring, false),
-            (ReduceScatter::Butterfly, false),
-            (ReduceScatter::Doubling, true),
+            (FixedReduceScatter::ViaRoot(FixedReduce::InOrder), true),
+            (FixedReduceScatter::ViaRoot(FixedReduce::Binomial), true),
+            (FixedReduceScatter::Halving, false),
+            (FixedReduceScatter::Pairwise, false),
+            (FixedReduceScatter::Ring, false),
+            (FixedReduceScatter::Butterfly, false),
+            (FixedReduceScatter::Doubling, true),
         ];
         for (how, ordered) in all {
             for offsets in [&even, &uneven] {
@@ -281,7 +308,7 @@ fn reductions_that_are_scattered_are_proven() {
             }
         }
         if size.is_power_of_two() {
-            let proof = prove::reduce_scatter(&even, ReduceScatter::Ordered, true);
+            let proof = prove::reduce_scatter(&even, FixedReduceScatter::Ordered, true);
             assert!(proof.is_ok(), "ordered on {size}: {proof:?}");
         }
     }
@@ -297,7 +324,7 @@ fn what_is_composed_of_layers_is_proven() {
             let call = doubles(size, bytes);
             for is_han in [false, true] {
                 let scratch = |_| 8 * bytes;
-                let run = |plan: &mut Recorder<Infallible>, place: Place, what| {
+                let run = |plan: &mut PlanRecorder<Infallible>, place: Place, what| {
                     let of = (what, call);
                     if is_han {
                         composed::han(plan, place, on, of)

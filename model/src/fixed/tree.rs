@@ -2,8 +2,8 @@
 //!
 //! Ranks are counted from the root. A vector may be cut into segments, which then follow each other through the tree.
 
-use super::forms::Tree;
-use crate::coll::accumulate::{Accumulator, Side};
+use super::forms::FixedTree;
+use crate::coll::accumulate::{Accumulator, OperandSide};
 use crate::coll::plan::{Place, Plan, Span, Vectors};
 
 /// The width of the level of a binary tree that a rank is on.
@@ -20,7 +20,7 @@ fn powers(base: u32, size: u32) -> impl DoubleEndedIterator<Item = u32> {
     all.into_iter().rev()
 }
 
-impl Tree {
+impl FixedTree {
     /// Who a rank gets the root's data from; `None` for the root.
     pub fn parent(self, rank: u32, size: u32) -> Option<u32> {
         if rank == 0 {
@@ -76,7 +76,7 @@ fn segments(len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
 pub fn bcast<P: Plan>(
     plan: &mut P,
     place: Place,
-    tree: Tree,
+    tree: FixedTree,
     root: u32,
     data: Span,
     segment: usize,
@@ -103,7 +103,7 @@ pub fn bcast<P: Plan>(
 pub fn reduce<P: Plan>(
     plan: &mut P,
     place: Place,
-    tree: Tree,
+    tree: FixedTree,
     root: u32,
     vectors: Vectors,
     segment: usize,
@@ -131,7 +131,7 @@ fn up<P: Plan>(
         let part = |span: Span| span.part(at, len);
         let mut sum = Accumulator::new(part(vectors.input), part(result), part(vectors.place(0)));
         for &child in children {
-            let side = if child < place.rank { Side::Left } else { Side::Right };
+            let side = if child < place.rank { OperandSide::Left } else { OperandSide::Right };
             sum.absorb(plan, child, side)?;
         }
         match parent {

@@ -8,7 +8,7 @@ use super::ScheduleError;
 /// A stage that all ranks go through together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Token {
+pub enum JointStage {
     /// Groups of `factor` ranks exchange what they have.
     Exchange {
         /// Ranks in a group.
@@ -70,7 +70,7 @@ impl Cut {
     }
 }
 
-impl fmt::Display for Token {
+impl fmt::Display for JointStage {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut merged = |letter, Merged { remainder, groups, factor }: Merged| {
             write!(out, "{letter}{remainder}g{groups}a{factor}")
@@ -89,7 +89,7 @@ impl fmt::Display for Token {
     }
 }
 
-impl FromStr for Token {
+impl FromStr for JointStage {
     type Err = ScheduleError;
 
     fn from_str(word: &str) -> Result<Self, ScheduleError> {

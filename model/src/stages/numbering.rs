@@ -1,6 +1,6 @@
 //! Numbers of the ranks that take part in a stage: those that a collapse or a merge has left out have none.
 
-use crate::schedule::{Merged, Token};
+use crate::schedule::{JointStage, Merged};
 
 /// How the ranks of one collapse or merge are left out, and what the others are called inside it.
 ///
@@ -33,13 +33,13 @@ pub(super) struct Spot {
 
 impl Fold {
     /// That of a stage, if it leaves ranks out.
-    pub(super) const fn of(token: Token, mask: u32, length: u32) -> Option<Self> {
+    pub(super) const fn of(token: JointStage, mask: u32, length: u32) -> Option<Self> {
         let (kind, core) = match token {
-            Token::Collapse { threshold, base } => {
+            JointStage::Collapse { threshold, base } => {
                 (Kind::Collapse { threshold, base }, length - threshold / base * (base - 1))
             }
-            Token::Merge(merged) => (Kind::Merge(merged), length - merged.remainder),
-            Token::OrderedMerge(merged) => (Kind::Ordered(merged), length - merged.remainder),
+            JointStage::Merge(merged) => (Kind::Merge(merged), length - merged.remainder),
+            JointStage::OrderedMerge(merged) => (Kind::Ordered(merged), length - merged.remainder),
             _ => return None,
         };
         Some(Self { kind, mask, length, core })

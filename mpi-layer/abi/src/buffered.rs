@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
 use bowline_base::buffer::SendBuf;
-use bowline_mpi::raw::{Completion, Request as Raw, SendMode, Started};
+use bowline_mpi::raw::{Completion, RawRequest as Raw, SendMode, Started};
 
 use crate::arg::Out;
 use crate::buffer::memory;

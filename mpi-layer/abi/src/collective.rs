@@ -62,7 +62,7 @@ impl When for Started {
 
     fn end(self, mpi: &Library, comm: Rc<CommObject>, made: Rc<Run>) -> Result<(), Fault> {
         // SAFETY: the program answers for the memory until the request has ended.
-        let request = unsafe { raw::Request::collective(made) };
+        let request = unsafe { raw::RawRequest::collective(made) };
         mpi.requests.add(request, Some(comm), self.0)
     }
 }
@@ -77,7 +77,7 @@ impl When for Prepared {
     const CALL: raw::Again = raw::Again;
 
     fn end(self, mpi: &Library, comm: Rc<CommObject>, made: Rc<Run>) -> Result<(), Fault> {
-        mpi.requests.add(raw::Request::persistent_collective(made), Some(comm), self.0)
+        mpi.requests.add(raw::RawRequest::persistent_collective(made), Some(comm), self.0)
     }
 }
 

@@ -7,7 +7,8 @@
 use std::ffi::c_int;
 
 use bowline_mpi::types::{
-    Block, Combiner, Dealt, Distribution, Order, Origin, Part, Type, TypeClass, TypeError,
+    Combiner, Dealt, DimensionPart, Distribution, Order, Type, TypeBlock, TypeClass, TypeContents,
+    TypeError,
 };
 
 use crate::arg::{In, Out};
@@ -82,7 +83,7 @@ impl Library {
         types: Vec<Type>,
         newtype: Out<Datatype>,
     ) -> Result<(), Fault> {
-        let origin = Origin {
+        let origin = TypeContents {
             combiner,
             is_large: large,
             // They came as integers of C.
@@ -196,7 +197,7 @@ impl Library {
             return Err(fault(MPI_ERR_ARG, "the length of a block is negative"));
         }
         let blocks = lengths.iter().zip(&places).zip(&types);
-        let block = |((&length, &at), of)| Block { at, count: length as usize, of };
+        let block = |((&length, &at), of)| TypeBlock { at, count: length as usize, of };
         let new = Type::blocks(blocks.map(block))?;
         let mut integers = vec![lengths.len() as Count];
         integers.extend(lengths);
@@ -227,7 +228,7 @@ impl Library {
     ) -> Result<(), Fault> {
         let old = self.datatype(oldtype)?;
         let parts = sizes.iter().zip(&subsizes).zip(&starts).map(|((&size, &subsize), &start)| {
-            Ok(Part {
+            Ok(DimensionPart {
                 size: natural("a size", size)?,
                 subsize: natural("a size of a part", subsize)?,
                 start: natural("a start", start)?,
@@ -295,7 +296,7 @@ impl Library {
         if let Some(known) = self.types.f90(combiner, wish) {
             return newtype.set(known);
         }
-        let origin = Origin {
+        let origin = TypeContents {
             combiner,
             is_large: false,
             integers: wish.to_vec(),
@@ -328,7 +329,7 @@ fn blocks_of(
     let blocks = lengths.zip(places);
     let block = |(length, place): (Count, &Count)| {
         // Both were checked above.
-        Block { at: place * unit, count: length as usize, of }
+        TypeBlock { at: place * unit, count: length as usize, of }
     };
     Ok(Type::blocks(blocks.map(block))?)
 }

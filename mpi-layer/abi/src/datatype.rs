@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use bowline_mpi::types::{Combiner, Origin, Type, TypeClass};
+use bowline_mpi::types::{Combiner, Type, TypeClass, TypeContents};
 
 use crate::arg::Out;
 use crate::entry::mpi;
@@ -131,7 +131,7 @@ const PAIRS: &[(Datatype, Datatype, Datatype)] = &[
 /// A copy, with the attributes that want to be copied.
 fn duplicate(mpi: &Library, oldtype: Datatype, newtype: Out<Datatype>) -> Result<(), Fault> {
     let old = mpi.datatype(oldtype)?;
-    let origin = Origin {
+    let origin = TypeContents {
         combiner: Combiner::Dup,
         is_large: false,
         integers: Vec::new(),

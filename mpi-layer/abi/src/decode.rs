@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use bowline_mpi::types::{Combiner, Origin, Type};
+use bowline_mpi::types::{Combiner, Type, TypeContents};
 
 use crate::arg::Out;
 use crate::entry::mpi;
@@ -101,7 +101,7 @@ impl<T: Copy> Room<T> {
 }
 
 /// The call that made a type that was made by one.
-fn origin_of(datatype: &Type) -> Result<&Origin, Fault> {
+fn origin_of(datatype: &Type) -> Result<&TypeContents, Fault> {
     datatype.origin().ok_or_else(|| {
         fault(MPI_ERR_TYPE, "the datatype is a predefined one, which no call has made")
     })
@@ -110,7 +110,7 @@ fn origin_of(datatype: &Type) -> Result<&Origin, Fault> {
 /// Gives the arguments of the call that made a type. The types among them are new references.
 fn contents(
     mpi: &Library,
-    origin: &Origin,
+    origin: &TypeContents,
     integers: Room<c_int>,
     addresses: Room<Aint>,
     counts: Room<Count>,

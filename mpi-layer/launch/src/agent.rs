@@ -48,7 +48,7 @@ use crate::run::processors::{self, Machine};
 use crate::run::signals::Signals;
 use crate::run::spawn::{self, Input, Share};
 use crate::run::supervise::patience;
-use crate::run::{LaunchError, Part, RunOptions};
+use crate::run::{JobPart, LaunchError, RunOptions};
 use flow::{Inflow, Outflow};
 
 /// Serves one job on the standard streams; returns the exit code for the process.
@@ -202,11 +202,11 @@ fn hear_spec(
     let mut options = RunOptions::new(0, "");
     options.area_bytes = usize::try_from(spec.area_bytes).unwrap_or(usize::MAX);
     let mut for_all = Vec::new();
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<JobPart> = Vec::new();
     loop {
         match (hear(channel, signals)?, parts.last_mut()) {
             (ToAgent::Part { ranks }, _) => {
-                let mut part = Part::new(ranks, "");
+                let mut part = JobPart::new(ranks, "");
                 part.env.clone_from(&for_all);
                 parts.push(part);
             }

@@ -46,7 +46,7 @@ mod stdin;
 pub(crate) mod supervise;
 
 pub use end::{Failure, RankEnd};
-pub use parts::Part;
+pub use parts::JobPart;
 pub use place::{Host, HostError};
 
 use std::ffi::OsString;
@@ -100,7 +100,7 @@ pub struct RunOptions {
     /// The directory to start in. Default: the launcher's.
     pub directory: Option<PathBuf>,
     /// Further programs of the same job, each with ranks of its own, which follow in this order.
-    pub more: Vec<Part>,
+    pub more: Vec<JobPart>,
     /// Bytes of each rank's area in the job's memory; what the transport asks for. Default 0.
     pub area_bytes: usize,
     /// Whether each line of output begins with its rank. The ranks then write into pipes, and

@@ -9,7 +9,7 @@ use crate::comm::Communicator;
 use crate::datatype::{Datatype, bytes_of, bytes_of_mut};
 use crate::error::{MpiError, length};
 use bowline_model::coll::blocks::{Blocks, Even, Placed};
-use bowline_model::coll::choice::Shape;
+use bowline_model::coll::choice::ChoiceInput;
 use bowline_model::coll::plan::{Space, Span};
 
 /// Where the block of each rank lies in a buffer, in elements. Blocks of a receive buffer do not
@@ -90,8 +90,8 @@ pub(crate) fn blocks_length(
 impl Communicator {
     /// What the choice of algorithms depends on.
     #[inline]
-    pub(crate) fn shape(&self) -> Shape {
-        Shape { ranks: self.inner.size, oversubscribed: self.inner.oversubscribed }
+    pub(crate) fn shape(&self) -> ChoiceInput {
+        ChoiceInput { ranks: self.inner.size, oversubscribed: self.inner.oversubscribed }
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use bowline_model::coll::forms::{
     Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
 use bowline_model::coll::nodes::Nodes;
-use bowline_model::coll::price::{Algorithm, Crew, Layers, Limits, Operands, Prices};
+use bowline_model::coll::price::{Algorithm, Crew, Layers, Prices, ReductionOperands, SizeLimits};
 use bowline_model::coll::wanted::Wanted;
 
 use crate::choices::{AllreduceAlgorithm, Basis, Choice, Chosen, SPREADS};
@@ -135,17 +135,17 @@ impl Communicator {
     #[inline]
     pub(super) fn bcast_choice(&self, bytes: usize) -> &Choice<Algorithm<Bcast>> {
         let Chosen { basis, bcast, .. } = self.chosen();
-        bcast.get_or_init(|| Limits::of(|bytes| basis.bcast(bytes))).find(bytes)
+        bcast.get_or_init(|| SizeLimits::of(|bytes| basis.bcast(bytes))).find(bytes)
     }
 
     #[inline]
     pub(super) fn reduce_choice(
         &self,
         bytes: usize,
-        operands: Operands,
+        operands: ReductionOperands,
     ) -> &Choice<Algorithm<Reduce>> {
         let Chosen { basis, reduce, .. } = self.chosen();
-        let make = || Limits::of(|bytes| basis.reduce(bytes, operands));
+        let make = || SizeLimits::of(|bytes| basis.reduce(bytes, operands));
         reduce.get(operands, make).find(bytes)
     }
 
@@ -153,7 +153,7 @@ impl Communicator {
     pub(super) fn allreduce_choice(
         &self,
         bytes: usize,
-        operands: Operands,
+        operands: ReductionOperands,
     ) -> Choice<&(AllreduceAlgorithm, String)> {
         let Chosen { basis, allreduce, .. } = self.chosen();
         let all = allreduce.get(operands, || basis.allreduces(self.inner.rank, operands));
@@ -164,19 +164,19 @@ impl Communicator {
     #[inline]
     pub(super) fn gather_choice(&self, block: usize) -> Choice<Algorithm<Tree>> {
         let Chosen { basis, gather, .. } = self.chosen();
-        *gather.get_or_init(|| Limits::of(|block| basis.gather(block))).find(block)
+        *gather.get_or_init(|| SizeLimits::of(|block| basis.gather(block))).find(block)
     }
 
     #[inline]
     pub(super) fn scatter_algorithm(&self, block: usize) -> Algorithm<Tree> {
         let Chosen { basis, scatter, .. } = self.chosen();
-        *scatter.get_or_init(|| Limits::of(|block| basis.scatter(block))).find(block)
+        *scatter.get_or_init(|| SizeLimits::of(|block| basis.scatter(block))).find(block)
     }
 
     #[inline]
     pub(super) fn allgather_choice(&self, block: usize) -> &Choice<Algorithm<Allgather>> {
         let Chosen { basis, allgather, .. } = self.chosen();
-        allgather.get_or_init(|| Limits::of(|block| basis.allgather(block))).find(block)
+        allgather.get_or_init(|| SizeLimits::of(|block| basis.allgather(block))).find(block)
     }
 
     /// For blocks of different lengths, `total` bytes together and none of more than `longest`: all ranks know all of them.
@@ -186,14 +186,14 @@ impl Communicator {
         let times = longest.saturating_mul(self.inner.size as usize).checked_div(total);
         let spread = times.and_then(usize::checked_ilog2).unwrap_or(0);
         let spread = (spread as usize).min(SPREADS - 1);
-        let limits = || Limits::of(|total| basis.allgatherv(total, spread));
+        let limits = || SizeLimits::of(|total| basis.allgatherv(total, spread));
         *allgatherv[spread].get_or_init(limits).find(total)
     }
 
     #[inline]
     pub(super) fn alltoall_choice(&self, block: usize) -> Choice<Algorithm<Alltoall>> {
         let Chosen { basis, alltoall, .. } = self.chosen();
-        *alltoall.get_or_init(|| Limits::of(|block| basis.alltoall(block))).find(block)
+        *alltoall.get_or_init(|| SizeLimits::of(|block| basis.alltoall(block))).find(block)
     }
 
     /// Partners at a time, for blocks of which a rank knows its own only.
@@ -207,10 +207,10 @@ impl Communicator {
     pub(super) fn reduce_scatter_choice(
         &self,
         total: usize,
-        operands: Operands,
+        operands: ReductionOperands,
     ) -> &Choice<Algorithm<ReduceScatter>> {
         let Chosen { basis, reduce_scatter, .. } = self.chosen();
-        let make = || Limits::of(|total| basis.reduce_scatter(total, operands));
+        let make = || SizeLimits::of(|total| basis.reduce_scatter(total, operands));
         reduce_scatter.get(operands, make).find(total)
     }
 
@@ -219,11 +219,11 @@ impl Communicator {
         &self,
         bytes: usize,
         exclusive: bool,
-        operands: Operands,
+        operands: ReductionOperands,
     ) -> Algorithm<Scan> {
         let Chosen { basis, scan, .. } = self.chosen();
         let class = operands.class();
-        let make = || Limits::of(|bytes| basis.scan(bytes, exclusive, class));
-        *scan[usize::from(exclusive)].get(Operands::new(true, class, 1), make).find(bytes)
+        let make = || SizeLimits::of(|bytes| basis.scan(bytes, exclusive, class));
+        *scan[usize::from(exclusive)].get(ReductionOperands::new(true, class, 1), make).find(bytes)
     }
 }

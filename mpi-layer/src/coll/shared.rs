@@ -28,7 +28,7 @@ pub(crate) mod staged;
 pub(crate) mod transfers;
 mod wait;
 
-use bowline_base::barrier::{BarrierMember, BarrierOutcome, Part, StrayWrite};
+use bowline_base::barrier::{BarrierMember, BarrierOutcome, BarrierPart, StrayWrite};
 pub(crate) use bowline_base::barrier::{MAX_BYTES, bytes};
 use bowline_base::buffer::SendBuf;
 use bowline_base::words::ViewWords;
@@ -122,8 +122,8 @@ impl Shared {
         combine: Option<Combine<'_>>,
     ) -> Result<(), Broken> {
         match self.step(comm, |member, memory| member.enter(memory, input))?? {
-            Part::Last => self.finish(comm, sequence, output, combine),
-            Part::Waits => {
+            BarrierPart::Last => self.finish(comm, sequence, output, combine),
+            BarrierPart::Waits => {
                 self.wait(comm, sequence)?;
                 let mut out = [0; MAX_BYTES];
                 match self.step(comm, |member, memory| member.take(memory, &mut out))?? {
@@ -177,7 +177,7 @@ impl Shared {
         let len = output.len();
         let stride = len.next_multiple_of(WORD);
         // A row's length is a multiple of its type's alignment, so that in lines all are aligned.
-        let mut batch = bowline_base::sync::Line([0; BATCH]);
+        let mut batch = bowline_base::sync::CacheLine([0; BATCH]);
         let mut behind = comm.size;
         while behind > 0 {
             let first = behind.saturating_sub((BATCH / stride) as u32);
@@ -342,7 +342,7 @@ impl Communicator {
 /// What reads the offers of peers: for fuzzing only.
 #[cfg(any(test, fuzzing))]
 pub mod fuzz {
-    use bowline_ucp::{Ep, Memory, Worker};
+    use bowline_ucp::{Ep, MemoryHandle, Worker};
 
     use super::{bytes, offer};
 
@@ -350,7 +350,7 @@ pub mod fuzz {
     pub const OFFER: usize = offer::BYTES;
 
     /// What rank 0 offers to `ranks` ranks, and its memory.
-    pub fn make(worker: &Worker, ranks: u32) -> Option<(Memory, [u8; OFFER])> {
+    pub fn make(worker: &Worker, ranks: u32) -> Option<(MemoryHandle, [u8; OFFER])> {
         let mut made = [0; OFFER];
         offer::make(worker, bytes(ranks), &mut made).map(|memory| (memory, made))
     }

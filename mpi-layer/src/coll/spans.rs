@@ -4,7 +4,7 @@
 //! of [`Communicator`] and the untyped ones of [`raw`](super::raw). A choice depends on lengths in bytes
 //! that all ranks know.
 
-use bowline_base::sync::Line;
+use bowline_base::sync::CacheLine;
 
 use super::arena::Buffers;
 use super::engine::Engine;
@@ -21,8 +21,8 @@ use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::{Allreduce, Alltoall, Form, Tree};
 use bowline_model::coll::layers::{AmongNodes, Layered};
 use bowline_model::coll::plan::{Place, Plan, Space, Span, Vectors};
-use bowline_model::coll::price::{Algorithm, OpClass, Operands, RANKS_MAX};
-use bowline_model::coll::record::Recorder;
+use bowline_model::coll::price::{Algorithm, OpClass, RANKS_MAX, ReductionOperands};
+use bowline_model::coll::record::PlanRecorder;
 use bowline_model::coll::{
     allgather, allreduce, alltoall, barrier, bcast, gather, layers, multiply, reduce,
     reduce_scatter, scan, scatter,
@@ -68,8 +68,8 @@ impl<'a> Reduction<'a> {
 
     /// What choices know of it.
     #[inline]
-    fn operands(&self) -> Operands {
-        Operands::new(self.commutative, self.class, self.width)
+    fn operands(&self) -> ReductionOperands {
+        ReductionOperands::new(self.commutative, self.class, self.width)
     }
 }
 
@@ -167,7 +167,7 @@ impl<'a> Follow<'a> for Buffers<'a> {
 /// The steps of a collective, and what they need.
 #[derive(Debug, Default)]
 pub struct Recorded {
-    pub(crate) recorder: Recorder<MpiError>,
+    pub(crate) recorder: PlanRecorder<MpiError>,
     /// Bytes of scratch.
     pub(crate) scratch: usize,
     /// How it is written down, where its rank is recorded.
@@ -175,7 +175,7 @@ pub struct Recorded {
 }
 
 impl<'a> Follow<'a> for &'a mut Recorded {
-    type Plan = Recorder<MpiError>;
+    type Plan = PlanRecorder<MpiError>;
 
     fn recorded(
         &mut self,
@@ -196,7 +196,7 @@ impl<'a> Follow<'a> for &'a mut Recorded {
         _: &'a Communicator,
         scratch: usize,
         _: Option<Combine<'a>>,
-        plan: impl FnOnce(&mut Recorder<MpiError>) -> Result<(), MpiError>,
+        plan: impl FnOnce(&mut PlanRecorder<MpiError>) -> Result<(), MpiError>,
     ) -> Result<(), MpiError> {
         self.scratch = scratch;
         plan(&mut self.recorder)
@@ -548,7 +548,8 @@ impl Communicator {
         op: Reduction<'_>,
     ) -> Result<(), MpiError> {
         // Copies, which are aligned and nobody else's.
-        let (mut input, mut output) = (Line([0; shared::MAX_BYTES]), Line([0; shared::MAX_BYTES]));
+        let (mut input, mut output) =
+            (CacheLine([0; shared::MAX_BYTES]), CacheLine([0; shared::MAX_BYTES]));
         let (input, output) = (&mut input[..own.len], &mut output[..own.len]);
         buffers.read(own, input);
         shared.run(&self.inner, input, output, Some(op.combine))?;

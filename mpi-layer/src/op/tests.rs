@@ -104,7 +104,7 @@ fn the_table_is_the_standards() {
 fn run(op: Predefined, value: u16, left: &[u8], right: &[u8]) -> Vec<u8> {
     let of = Type::predefined(value).unwrap();
     let shifted = |bytes: &[u8]| {
-        let mut line = bowline_base::sync::Line([0xee; 200]);
+        let mut line = bowline_base::sync::CacheLine([0xee; 200]);
         line[1..=bytes.len()].copy_from_slice(bytes);
         line
     };

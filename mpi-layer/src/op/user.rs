@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use bowline_base::layout::{Layout, pack, unpack};
-use bowline_base::sync::Line;
+use bowline_base::sync::CacheLine;
 
 use crate::op::operands::Operands;
 
@@ -20,7 +20,7 @@ const ROOM: usize = 64 << 10;
 pub type UserFunction<'a> = Box<dyn Fn(*const u8, *mut u8, usize) + 'a>;
 
 /// Memory with the alignment of any type.
-type Lines = Vec<Line<[u8; 64]>>;
+type Lines = Vec<CacheLine<[u8; 64]>>;
 
 /// An operation of the program's on elements of a layout.
 pub struct LaidOut<'a> {
@@ -82,7 +82,7 @@ impl<'a> LaidOut<'a> {
 
 /// Where `count` elements are placed in memory that has space for them and is aligned.
 fn place(lines: &mut Lines, layout: &Layout, count: usize) -> *mut u8 {
-    let line = size_of::<Line<[u8; 64]>>();
+    let line = size_of::<CacheLine<[u8; 64]>>();
     let (_, low, high) = layout.message(count).expect("a part of what was counted already");
     // A function that copies whole elements writes their gaps as well, also those at the ends.
     let gap = layout.extent().unsigned_abs() as i64;
@@ -91,7 +91,7 @@ fn place(lines: &mut Lines, layout: &Layout, count: usize) -> *mut u8 {
     let ahead = low.rem_euclid(line as i64) as usize;
     let wanted = (ahead + (high - low) as usize).div_ceil(line);
     if lines.len() < wanted {
-        lines.resize_with(wanted, || Line([0; 64]));
+        lines.resize_with(wanted, || CacheLine([0; 64]));
     }
     lines.as_mut_ptr().cast::<u8>().wrapping_add(ahead).wrapping_offset(-low as isize)
 }

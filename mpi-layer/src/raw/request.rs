@@ -57,7 +57,7 @@ impl Completion {
 
     /// The status of a success; all else as a completion, in one word so that a success is cheap to return.
     #[inline(always)]
-    fn status(status: &bowline_ucp::Status, receive: bool) -> Result<Status, Box<Self>> {
+    fn status(status: &bowline_ucp::OpStatus, receive: bool) -> Result<Status, Box<Self>> {
         match status.outcome {
             Ok(()) => Ok(success(status, receive)),
             Err(_) => Err(Self::of_failure(status, receive)),
@@ -66,11 +66,11 @@ impl Completion {
 
     #[cold]
     #[inline(never)]
-    fn of_failure(status: &bowline_ucp::Status, receive: bool) -> Box<Self> {
+    fn of_failure(status: &bowline_ucp::OpStatus, receive: bool) -> Box<Self> {
         Box::new(Self::of(status, receive))
     }
 
-    fn of(status: &bowline_ucp::Status, receive: bool) -> Self {
+    fn of(status: &bowline_ucp::OpStatus, receive: bool) -> Self {
         let envelope = Self {
             source: status.source as i32,
             tag: tags::user(status.tag),
@@ -117,12 +117,12 @@ pub enum Started {
     /// It is complete.
     Done(Completion),
     /// It is under way.
-    Active(Request),
+    Active(RawRequest),
 }
 
 /// An operation that was started, or can be.
 #[derive(Debug)]
-pub struct Request(Work);
+pub struct RawRequest(Work);
 
 /// What a request stands for.
 enum Work {
@@ -204,12 +204,12 @@ pub enum Mode {
 /// A message under way: a request that keeps nothing. Who has it keeps its communicator and its memory, and
 /// asks the communicator for its end.
 #[derive(Clone, Copy, Debug)]
-pub struct Posted {
+pub struct PostedMessage {
     id: RequestId,
     receive: bool,
 }
 
-impl Posted {
+impl PostedMessage {
     #[inline]
     pub(crate) const fn new(id: RequestId, receive: bool) -> Self {
         Self { id, receive }
@@ -222,7 +222,7 @@ impl Posted {
 
     /// What the end of it comes to.
     #[inline]
-    pub(crate) fn outcome(self, status: &bowline_ucp::Status) -> Result<Status, MpiError> {
+    pub(crate) fn outcome(self, status: &bowline_ucp::OpStatus) -> Result<Status, MpiError> {
         match status.outcome {
             Ok(()) => Ok(success(status, self.receive)),
             Err(error) => Err(error.into()),
@@ -232,7 +232,7 @@ impl Posted {
 
 /// The status of an operation that has ended well.
 #[inline(always)]
-fn success(status: &bowline_ucp::Status, receive: bool) -> Status {
+fn success(status: &bowline_ucp::OpStatus, receive: bool) -> Status {
     if receive { Status::new(status.source, status.tag, status.length) } else { Status::EMPTY }
 }
 
@@ -413,7 +413,7 @@ pub enum StartError<E> {
     NoPool(E),
 }
 
-impl Request {
+impl RawRequest {
     /// A request that has ended so.
     pub const fn done(completion: Completion) -> Self {
         Self(Work::Done(completion))
@@ -467,7 +467,7 @@ impl Request {
 
     /// The message that it waits for, if it is for one only.
     #[inline]
-    pub const fn waits_for(&self) -> Option<Posted> {
+    pub const fn waits_for(&self) -> Option<PostedMessage> {
         let work = match &self.0 {
             Work::Persistent(persistent) => match &persistent.current {
                 Some(work) => work,
@@ -476,13 +476,13 @@ impl Request {
             work => work,
         };
         match work {
-            Work::Message(message) => Some(Posted::new(message.id, message.receive)),
+            Work::Message(message) => Some(PostedMessage::new(message.id, message.receive)),
             _ => None,
         }
     }
 
     /// Takes in how the message that it waits for has ended.
-    pub fn arrived(&mut self, status: &bowline_ucp::Status) {
+    pub fn arrived(&mut self, status: &bowline_ucp::OpStatus) {
         let work = match &mut self.0 {
             Work::Persistent(persistent) => match &mut persistent.current {
                 Some(work) => work,
@@ -590,7 +590,7 @@ impl Communicator {
         dest: i32,
         tag: i32,
         mode: Mode,
-    ) -> Result<Request, MpiError> {
+    ) -> Result<RawRequest, MpiError> {
         self.destination(dest, tag)?;
         Ok(self.persistent(memory, Operation::Send { mode, dest, tag }))
     }
@@ -604,25 +604,30 @@ impl Communicator {
         memory: Memory,
         source: i32,
         tag: i32,
-    ) -> Result<Request, MpiError> {
+    ) -> Result<RawRequest, MpiError> {
         self.wanted(source, tag)?;
         Ok(self.persistent(memory, Operation::Receive { source, tag }))
     }
 
-    fn persistent(&self, memory: Memory, operation: Operation) -> Request {
+    fn persistent(&self, memory: Memory, operation: Operation) -> RawRequest {
         let comm = self.clone();
-        Request(Work::Persistent(Box::new(Persistent { comm, memory, operation, current: None })))
+        RawRequest(Work::Persistent(Box::new(Persistent {
+            comm,
+            memory,
+            operation,
+            current: None,
+        })))
     }
 
     /// An operation of the program's own, with the object by which it reports its end.
-    pub fn general(&self) -> (Request, Arc<General>) {
+    pub fn general(&self) -> (RawRequest, Arc<General>) {
         let signal = self.inner.process.worker.signal();
         let general = Arc::new(General { done: AtomicBool::new(false), signal });
-        (Request(Work::General(Arc::clone(&general))), general)
+        (RawRequest(Work::General(Arc::clone(&general))), general)
     }
 
     /// Begins to make a duplicate that asks for [algorithms](Self::set_algorithms), which `made` takes in when it is there: inside of
-    /// [`Request::look`], and not at all when it fails. A request that is dropped before its end takes back this rank's
+    /// [`RawRequest::look`], and not at all when it fails. A request that is dropped before its end takes back this rank's
     /// part, as that of any collective does: the other members get an error. (`MPI_Comm_idup`)
     ///
     /// # Errors
@@ -631,14 +636,14 @@ impl Communicator {
         &self,
         asked: &[(&str, &str)],
         made: impl FnOnce(Self) + 'static,
-    ) -> Result<Request, MpiError> {
+    ) -> Result<RawRequest, MpiError> {
         let creation = Creation { work: self.begin_dup(asked)?, made: Some(Box::new(made)) };
-        Ok(Request(Work::Creation(Box::new(creation))))
+        Ok(RawRequest(Work::Creation(Box::new(creation))))
     }
 
     /// A request for a message that was posted; without one it has ended as `ended` says.
     #[inline]
-    pub(super) fn started(&self, posted: Option<Posted>, ended: Completion) -> Started {
+    pub(super) fn started(&self, posted: Option<PostedMessage>, ended: Completion) -> Started {
         match posted {
             Some(posted) => Started::Active(self.request(posted)),
             None => Started::Done(ended),
@@ -646,8 +651,8 @@ impl Communicator {
     }
 
     /// A request for a message that was posted.
-    pub fn request(&self, Posted { id, receive }: Posted) -> Request {
-        Request(Work::message(self, id, receive))
+    pub fn request(&self, PostedMessage { id, receive }: PostedMessage) -> RawRequest {
+        RawRequest(Work::message(self, id, receive))
     }
 
     /// A request for a send and a receive that were started together.
@@ -657,13 +662,13 @@ impl Communicator {
         let mut work = Work::Joint(Box::new(joint));
         match work.look() {
             Some(completion) => Started::Done(completion),
-            None => Started::Active(Request(work)),
+            None => Started::Active(RawRequest(work)),
         }
     }
 
-    /// Waits for the message of a request; see [`Request::arrived`].
+    /// Waits for the message of a request; see [`RawRequest::arrived`].
     #[inline]
-    pub fn wait_message(&self, posted: Posted) -> bowline_ucp::Status {
+    pub fn wait_message(&self, posted: PostedMessage) -> bowline_ucp::OpStatus {
         self.inner.process.wait(posted.id)
     }
 
@@ -672,13 +677,13 @@ impl Communicator {
     /// # Errors
     /// What is not a success is reported as a completion.
     #[inline(always)]
-    pub fn wait_posted(&self, posted: Posted) -> Result<Status, Box<Completion>> {
+    pub fn wait_posted(&self, posted: PostedMessage) -> Result<Status, Box<Completion>> {
         Completion::status(&self.inner.process.wait(posted.id), posted.receive)
     }
 
     /// Whether a message has ended. Moves nothing on.
     #[inline]
-    pub fn has_ended(&self, posted: Posted) -> bool {
+    pub fn has_ended(&self, posted: PostedMessage) -> bool {
         self.inner.process.worker.is_complete(posted.id)
     }
 }

@@ -19,7 +19,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::copy::copy_bytes;
 use bowline_base::sync::LINE;
 use bowline_ucp::{
-    Envelope, Ep, MatchSpec, OpError, RemoteWorker, RequestId, SendMode, Sent, Status, Worker,
+    Envelope, Ep, MatchSpec, OpError, OpStatus, RemoteWorker, RequestId, SendMode, Sent, Worker,
 };
 
 use crate::error::MpiError;
@@ -32,7 +32,7 @@ use bowline_model::coll::plan::{Space, Span};
 pub(crate) trait Port {
     fn send(&self, ep: Ep, envelope: Envelope, buffer: SendBuf) -> Result<Sent, OpError>;
     fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError>;
-    fn take(&self, id: RequestId) -> Option<Status>;
+    fn take(&self, id: RequestId) -> Option<OpStatus>;
     fn cancel(&self, id: RequestId);
     fn detach(&self, id: RequestId);
 }
@@ -51,7 +51,7 @@ macro_rules! ports {
             }
 
             #[inline]
-            fn take(&self, id: RequestId) -> Option<Status> {
+            fn take(&self, id: RequestId) -> Option<OpStatus> {
                 self.take(id)
             }
 
@@ -113,7 +113,7 @@ impl Spaces {
     ) -> Self {
         let lines = scratch.div_ceil(LINE);
         if workspace.scratch.len() < lines {
-            workspace.scratch.resize_with(lines, || bowline_base::sync::Line([0; LINE]));
+            workspace.scratch.resize_with(lines, || bowline_base::sync::CacheLine([0; LINE]));
         }
         let start = workspace.scratch.as_mut_ptr().cast();
         Self { input, output, scratch: Region { start, len: scratch } }

@@ -4,7 +4,7 @@ use bowline_base::layout::{Layout, Overflow};
 
 use super::bounds::Bounds;
 use super::build::TypeError;
-use super::{Elements, Type};
+use super::{Type, TypeSignature};
 
 /// Which index of an array runs fastest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct Dealt {
 
 /// A part of a dimension of an array.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct DimensionPart {
     /// Elements of the array in it.
     pub size: usize,
     /// Elements of the part.
@@ -89,7 +89,7 @@ impl Growing {
     fn into_type(self, of: &Type) -> Result<Type, TypeError> {
         let bounds = Bounds::given(0, self.stride, of.0.bounds.align)?;
         let count = if self.layout.size() > 0 { self.count } else { 0 };
-        let elements: Elements = of.elements().repeated(count)?;
+        let elements: TypeSignature = of.elements().repeated(count)?;
         Ok(Type::of_parts(&self.layout, elements, bounds))
     }
 }
@@ -107,9 +107,9 @@ impl Type {
     ///
     /// # Errors
     /// When a part is not inside of its dimension or empty, or the type cannot be counted.
-    pub fn subarray(parts: &[Part], order: Order, of: &Self) -> Result<Self, TypeError> {
+    pub fn subarray(parts: &[DimensionPart], order: Order, of: &Self) -> Result<Self, TypeError> {
         let mut growing = Growing::new(of);
-        for &Part { size, subsize, start } in from_fastest(parts, order) {
+        for &DimensionPart { size, subsize, start } in from_fastest(parts, order) {
             if subsize < 1 || subsize > size || start > size - subsize {
                 let text = "a part of the array is empty, or not inside of the array";
                 return Err(TypeError::Invalid(text));

@@ -8,8 +8,8 @@ use bowline_base::layout::{Layout, Overflow};
 use thiserror::Error;
 
 use super::bounds::{Bounds, Gathered};
-use super::elements::Elements;
-use super::origin::Origin;
+use super::elements::TypeSignature;
+use super::origin::TypeContents;
 use super::{Inner, Type};
 
 /// Why a type cannot be made.
@@ -31,7 +31,7 @@ impl From<Overflow> for TypeError {
 
 /// Some elements of a type, an extent apart.
 #[derive(Clone, Copy, Debug)]
-pub struct Block<'a> {
+pub struct TypeBlock<'a> {
     /// Where the first lies.
     pub at: i64,
     /// How many.
@@ -47,7 +47,7 @@ fn last(count: usize, stride: i64) -> Result<i64, Overflow> {
 }
 
 impl Type {
-    pub(super) fn of_parts(layout: &Layout, elements: Elements, bounds: Bounds) -> Self {
+    pub(super) fn of_parts(layout: &Layout, elements: TypeSignature, bounds: Bounds) -> Self {
         Self(Rc::new(Inner {
             layout: Arc::new(layout.with_extent(bounds.extent())),
             elements,
@@ -63,7 +63,7 @@ impl Type {
     /// The same with the call that made it. The type is one that was just made: what else refers to it
     /// does not see the change.
     #[must_use]
-    pub fn with_origin(self, origin: Origin) -> Self {
+    pub fn with_origin(self, origin: TypeContents) -> Self {
         let Inner { layout, elements, bounds, committed, predefined, pair, kept, .. } = &*self.0;
         Self(Rc::new(Inner {
             layout: Arc::clone(layout),
@@ -95,7 +95,7 @@ impl Type {
 
     /// As [`duplicate`](Self::duplicate), of a type that the program cannot free.
     #[must_use]
-    pub fn kept_with_origin(&self, origin: Origin) -> Self {
+    pub fn kept_with_origin(&self, origin: TypeContents) -> Self {
         let Inner { layout, elements, bounds, .. } = &*self.0;
         Self(Rc::new(Inner {
             layout: Arc::clone(layout),
@@ -147,15 +147,17 @@ impl Type {
     ///
     /// # Errors
     /// When the type cannot be counted.
-    pub fn blocks<'a>(blocks: impl Iterator<Item = Block<'a>> + Clone) -> Result<Self, TypeError> {
+    pub fn blocks<'a>(
+        blocks: impl Iterator<Item = TypeBlock<'a>> + Clone,
+    ) -> Result<Self, TypeError> {
         let blocks = blocks.filter(|block| block.count > 0);
-        let layouts = blocks.clone().map(|Block { at, count, of }| (at, count, &**of.layout()));
+        let layouts = blocks.clone().map(|TypeBlock { at, count, of }| (at, count, &**of.layout()));
         let layout = Layout::listed(layouts)?;
         let mut gathered = Gathered::new(0);
         let mut elements = Vec::new();
         // Blocks of one type in a row are one run of its elements.
         let mut run: Option<(&Self, usize)> = None;
-        for Block { at, count, of } in blocks {
+        for TypeBlock { at, count, of } in blocks {
             let end = last(count, of.extent())?;
             let low = at.checked_add(end.min(0)).ok_or(Overflow)?;
             let high = at.checked_add(end.max(0)).ok_or(Overflow)?;
@@ -176,7 +178,7 @@ impl Type {
         if let Some((before, count)) = run {
             elements.push(before.elements().repeated(count)?);
         }
-        let elements = Elements::list(elements)?;
+        let elements = TypeSignature::list(elements)?;
         Ok(Self::of_parts(&layout, elements, gathered.bounds(&layout)?))
     }
 

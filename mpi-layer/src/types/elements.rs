@@ -17,7 +17,7 @@ const DEEPEST: u32 = 1024;
 
 /// The basic elements of one element of a type. (MPI: Datatypes, "type signature".)
 #[derive(Clone, Debug)]
-pub struct Elements(Option<Rc<Node>>);
+pub struct TypeSignature(Option<Rc<Node>>);
 
 #[derive(Debug)]
 struct Node {
@@ -40,7 +40,7 @@ enum Kind {
     List(Box<[Rc<Node>]>),
 }
 
-impl Elements {
+impl TypeSignature {
     /// `count` of a basic element. The bytes can be counted.
     pub(super) fn same(basic: Basic, count: usize) -> Self {
         Self((count > 0).then(|| Rc::new(Node::same(basic, count))))
@@ -173,7 +173,7 @@ impl Node {
         }
     }
 
-    /// As [`Elements::in_bytes`], for no more bytes than it has.
+    /// As [`TypeSignature::in_bytes`], for no more bytes than it has.
     fn in_bytes(&self, mut bytes: usize) -> (usize, usize) {
         match &self.kind {
             Kind::Same(basic) => (bytes / usize::from(basic.size), bytes % usize::from(basic.size)),
@@ -196,7 +196,7 @@ impl Node {
         }
     }
 
-    /// As [`Elements::bytes_of`], for no more elements than it has.
+    /// As [`TypeSignature::bytes_of`], for no more elements than it has.
     fn bytes_of(&self, mut count: usize) -> usize {
         match &self.kind {
             Kind::Same(basic) => count * usize::from(basic.size),

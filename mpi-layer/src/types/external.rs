@@ -4,7 +4,7 @@
 use bowline_base::layout::{pack, unpack};
 
 use super::basic::{Basic, TypeClass};
-use super::{Elements, Type};
+use super::{Type, TypeSignature};
 
 /// Bytes that are converted at a time.
 const SCRATCH: usize = 4096;
@@ -112,7 +112,7 @@ fn unit(basic: Basic) -> (usize, usize) {
 
 /// Hands out the runs of basic elements of a message.
 fn each_run<E>(
-    elements: &Elements,
+    elements: &TypeSignature,
     count: usize,
     mut take: impl FnMut(Basic, usize) -> Result<(), E>,
 ) -> Result<(), E> {

@@ -39,7 +39,7 @@ pub enum Combiner {
 
 /// The call that made a type: its arguments in the arrays in which the standard gives them back.
 #[derive(Debug)]
-pub struct Origin {
+pub struct TypeContents {
     /// Which call.
     pub combiner: Combiner,
     /// Whether it was the call with large counts.
@@ -54,7 +54,7 @@ pub struct Origin {
     pub types: Vec<Type>,
 }
 
-impl Drop for Origin {
+impl Drop for TypeContents {
     /// A chain of types that have no other reference is dropped one by one, not one inside of the other:
     /// it may be of any length.
     fn drop(&mut self) {

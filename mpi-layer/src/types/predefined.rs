@@ -8,7 +8,7 @@ use bowline_base::layout::Layout;
 
 use super::basic::{Basic, Pair, TypeClass};
 use super::bounds::Gathered;
-use super::elements::Elements;
+use super::elements::TypeSignature;
 use super::{Inner, Type};
 
 /// What a predefined type is.
@@ -167,13 +167,15 @@ impl Type {
         let kind = TABLE[at].1;
         let bytes = |basic: Basic| Layout::bytes(basic.size.into());
         let (layout, elements, align) = match kind {
-            Kind::Basic(basic) => (bytes(basic).ok()?, Elements::same(basic, 1), basic.align()),
+            Kind::Basic(basic) => {
+                (bytes(basic).ok()?, TypeSignature::same(basic, 1), basic.align())
+            }
             Kind::Pair(Pair { value, index, offset }) => {
                 let (first, second) = (bytes(value).ok()?, bytes(index).ok()?);
                 let parts = [(0, 1, &first), (offset as i64, 1, &second)];
-                let elements = [Elements::same(value, 1), Elements::same(index, 1)];
+                let elements = [TypeSignature::same(value, 1), TypeSignature::same(index, 1)];
                 let layout = Layout::listed(parts).ok()?;
-                (layout, Elements::list(elements).ok()?, value.align().max(index.align()))
+                (layout, TypeSignature::list(elements).ok()?, value.align().max(index.align()))
             }
         };
         let bounds = Gathered::new(align).bounds(&layout).ok()?;

@@ -173,7 +173,7 @@ fn make(recipe: &Recipe) -> (Type, Naive) {
         Recipe::Indexed(blocks, of) => {
             let (of, naive) = make(of);
             blocks.iter().for_each(|&(at, count)| list.block(at, count, &naive));
-            Type::blocks(blocks.iter().map(|&(at, count)| Block { at, count, of: &of }))
+            Type::blocks(blocks.iter().map(|&(at, count)| TypeBlock { at, count, of: &of }))
         }
         Recipe::Struct(parts) => {
             let made: Vec<_> = parts.iter().map(|(_, _, of)| make(of)).collect();
@@ -181,7 +181,7 @@ fn make(recipe: &Recipe) -> (Type, Naive) {
                 list.block(at, count, naive);
             }
             let blocks = parts.iter().zip(&made);
-            Type::blocks(blocks.map(|(&(at, count, _), (of, _))| Block { at, count, of }))
+            Type::blocks(blocks.map(|(&(at, count, _), (of, _))| TypeBlock { at, count, of }))
         }
         &Recipe::Resized(lb, extent, ref of) => {
             let (of, naive) = make(of);
@@ -195,8 +195,11 @@ fn make(recipe: &Recipe) -> (Type, Naive) {
                 let mut both = index.iter().zip(parts);
                 both.all(|(&at, &(_, subsize, start))| (start..start + subsize).contains(&at))
             });
-            let part =
-                |&(size, subsize, start): &(usize, usize, usize)| Part { size, subsize, start };
+            let part = |&(size, subsize, start): &(usize, usize, usize)| DimensionPart {
+                size,
+                subsize,
+                start,
+            };
             Type::subarray(&parts.iter().map(part).collect::<Vec<_>>(), order(*c), &of)
         }
         Recipe::Darray(dealt, rank, c, of) => {
@@ -305,8 +308,8 @@ fn deep_types_are_flat_or_refused() {
     for level in 0..3000 {
         let other = if level % 2 == 0 { &float } else { &int };
         let parts = [
-            Block { at: 0, count: 1, of: &made },
-            Block { at: made.extent(), count: 1, of: other },
+            TypeBlock { at: 0, count: 1, of: &made },
+            TypeBlock { at: made.extent(), count: 1, of: other },
         ];
         made = Type::blocks(parts.into_iter()).unwrap();
     }
@@ -318,13 +321,14 @@ fn deep_types_are_flat_or_refused() {
     assert_eq!(runs, 3001);
 
     // Too many runs to be flattened, and refused before a walk takes the stack.
-    let pair = [Block { at: 0, count: 1, of: &int }, Block { at: 4, count: 1, of: &float }];
+    let pair = [TypeBlock { at: 0, count: 1, of: &int }, TypeBlock { at: 4, count: 1, of: &float }];
     let pair = Type::blocks(pair.into_iter()).unwrap();
     let mut grown = Type::contiguous(40_000, &pair).unwrap();
     let refused = (0..2000).any(|level| {
         let other = if level % 2 == 0 { &int } else { &float };
         let end = grown.extent();
-        let parts = [Block { at: 0, count: 1, of: &grown }, Block { at: end, count: 1, of: other }];
+        let parts =
+            [TypeBlock { at: 0, count: 1, of: &grown }, TypeBlock { at: end, count: 1, of: other }];
         let next = Type::blocks(parts.into_iter());
         let failed = next.is_err();
         next.map_or_else(|error| assert_eq!(error, TypeError::Overflow), |next| grown = next);

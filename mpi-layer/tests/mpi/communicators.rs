@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use bowline_mpi::raw::Request;
+use bowline_mpi::raw::RawRequest;
 use bowline_mpi::{ANY_SOURCE, ANY_TAG, Communicator, Comparison, MpiError, Sum, UNDEFINED};
 
 use super::start::{both_ways_with, ranks};
@@ -204,7 +204,7 @@ fn clones_are_the_same_communicator_and_the_last_one_closes_it() {
 }
 
 /// Waits for a duplicate.
-fn made(comm: &Communicator, request: &mut Request) -> Result<(), MpiError> {
+fn made(comm: &Communicator, request: &mut RawRequest) -> Result<(), MpiError> {
     let mut end = None;
     comm.wait_until(|| {
         end = end.or_else(|| request.look());

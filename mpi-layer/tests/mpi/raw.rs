@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bowline_base::layout::{Layout, pack, unpack};
 use bowline_mpi::World;
 use bowline_mpi::raw::{
-    Again, Data, LaidOut, Later, Now, Operands, ReduceOp, Request, StartError, reduce_local,
+    Again, Data, LaidOut, Later, Now, Operands, RawRequest, ReduceOp, StartError, reduce_local,
 };
 use proptest::prelude::*;
 
@@ -126,12 +126,12 @@ macro_rules! each_way {
                 // SAFETY: as above.
                 let run = unsafe { $world.$collective(Later, $($arg),*) }.unwrap();
                 // SAFETY: as above.
-                ended($world, &mut unsafe { Request::collective(run) });
+                ended($world, &mut unsafe { RawRequest::collective(run) });
             }
             _ => {
                 // SAFETY: as above.
                 let run = unsafe { $world.$collective(Again, $($arg),*) }.unwrap();
-                let mut request = Request::persistent_collective(run);
+                let mut request = RawRequest::persistent_collective(run);
                 assert!(!request.is_active());
                 let pool = || unreachable!("nothing is buffered");
                 // SAFETY: as above.
@@ -145,7 +145,7 @@ macro_rules! each_way {
     };
 }
 
-fn ended(world: &World, request: &mut Request) {
+fn ended(world: &World, request: &mut RawRequest) {
     let mut end = None;
     world.wait_until(|| {
         end = request.look();

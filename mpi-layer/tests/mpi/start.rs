@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-use bowline::stack::{self, Place};
+use bowline::stack::{self, RankPlace};
 use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
@@ -187,7 +187,7 @@ fn ends_of<R: Send>(
                 let _obituary = Obituary { job: job.clone(), rank };
                 let waiter = SystemWaiter::new(config);
                 waiter.policy().share_processors(true);
-                let place = Place { shared: true, ..Place::of_thread(&job, rank) };
+                let place = RankPlace { shared: true, ..RankPlace::of_thread(&job, rank) };
                 let worker = stack::worker(&place, config, waiter).expect("a worker");
                 addresses.lock().unwrap()[rank as usize] = worker.address();
                 published.wait();

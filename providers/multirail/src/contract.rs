@@ -6,7 +6,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{WakeSet, WakeSource};
 use bowline_base::drain::Drain;
 use bowline_base::view::View;
-use bowline_uct::runtime::Memory;
+use bowline_uct::runtime::RegisteredMemory;
 use bowline_uct::{
     AmHeader, AmId, Armed, BorrowedFd, Caps, Discard, EpId, Iface, IfaceAttr, KeptArrivals,
     LocalSlice, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PeerFailure, PostError,
@@ -157,11 +157,11 @@ impl MemoryDomain for MultiRail {
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.lend(Memory::of_buffer(memory))
+        self.lend(RegisteredMemory::of_buffer(memory))
     }
 
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.lend(Memory::exposed(bytes))
+        self.lend(RegisteredMemory::exposed(bytes))
     }
 }
 

@@ -66,7 +66,7 @@ use std::collections::VecDeque;
 
 use bowline_base::doorbell::WakeSource;
 use bowline_base::slab::{Key, Slab};
-use bowline_model::transport::{Costs, Figure, TransportCosts};
+use bowline_model::transport::{Figure, KnownCosts, TransportCosts};
 use bowline_uct::runtime::{EpTable, EventQueue, KeyTable, MemoryTable, NumberTable, WritableList};
 use bowline_uct::{Caps, Iface, IfaceAttr, Limits, OpLimits, OpenError};
 
@@ -252,7 +252,7 @@ impl MultiRail {
     }
 
     /// Adds to `costs` what operations by all paths together cost.
-    pub fn learn(&self, costs: &mut Costs) {
+    pub fn learn(&self, costs: &mut KnownCosts) {
         for (name, figure) in self.costs.figures() {
             costs.learn(Self::PROVIDER, &name, figure);
         }

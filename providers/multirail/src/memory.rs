@@ -3,7 +3,7 @@
 //! refused before it is split.
 
 use bowline_base::buffer::RecvBuf;
-use bowline_uct::runtime::{Held, Memory};
+use bowline_uct::runtime::{Held, RegisteredMemory};
 use bowline_uct::{Caps, EpId, LocalSlice, MdAttr, MemError, MemHandle, RkeyId};
 
 use super::split::MAX_PATHS;
@@ -38,7 +38,7 @@ impl MultiRail {
     }
 
     /// Lends memory to reads by every path. One that refuses has no part in reads of it.
-    pub(super) fn lend(&mut self, memory: Memory) -> Result<MemHandle, MemError> {
+    pub(super) fn lend(&mut self, memory: RegisteredMemory) -> Result<MemHandle, MemError> {
         if !self.attr.caps.contains(Caps::EXPOSE) {
             return Err(MemError::Unsupported("lend memory to reads by all paths"));
         }

@@ -6,7 +6,7 @@ mod returns;
 mod striping;
 mod suite;
 
-use bowline_model::transport::{Figure, Origin, TransportCosts};
+use bowline_model::transport::{CostOrigin, Figure, TransportCosts};
 use bowline_multirail::{MultiRail, Rail};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_uct::Iface;
@@ -24,7 +24,7 @@ fn options() -> NetworkOptions {
 /// What reading by a network like this costs.
 fn costs(iface: &dyn Iface, options: &NetworkOptions) -> TransportCosts {
     let mut costs = TransportCosts::assumed(iface.attr().provider, true);
-    let figure = |value| Figure { value, origin: Origin::Calibrated };
+    let figure = |value| Figure { value, origin: CostOrigin::Calibrated };
     costs.get.pipelining = figure(2.0 * options.latency_ns as f64);
     costs.get.required = figure(2.0 * options.gap_ns as f64);
     costs.get.per_byte = figure(options.byte_ps as f64 / 1000.0);

@@ -2,7 +2,7 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
-use bowline_uct::runtime::Memory;
+use bowline_uct::runtime::RegisteredMemory;
 use bowline_uct::{
     AmHeader, AmId, EpId, Iface, IfaceAttr, LocalSlice, MemError, MemHandle, MemoryDomain,
     PeerFailure, PostError, RkeyId, SignalSafe, Source, Unreachable, forward, lacks,
@@ -18,20 +18,20 @@ impl MemoryDomain for OfiIface {
     forward! { [this => this.memories] md_attr mem_view mem_release rkey_pack rkey_of }
 
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        let memory = Memory::allocate(len)?;
+        let memory = RegisteredMemory::allocate(len)?;
         self.memories.keep(&mut self.net, memory)
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.memories.keep(&mut self.net, Memory::of_buffer(memory))
+        self.memories.keep(&mut self.net, RegisteredMemory::of_buffer(memory))
     }
 
     fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.memories.keep(&mut self.net, Memory::exposed(bytes))
+        self.memories.keep(&mut self.net, RegisteredMemory::exposed(bytes))
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.memories.keep(&mut self.net, Memory::lent(bytes))
+        self.memories.keep(&mut self.net, RegisteredMemory::lent(bytes))
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {

@@ -21,7 +21,7 @@ use std::io;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
-use bowline_uct::runtime::{Held, KeyTable, Memory, MemoryTable};
+use bowline_uct::runtime::{Held, KeyTable, MemoryTable, RegisteredMemory};
 use bowline_uct::{AddrReader, MdAttr, MemError, MemHandle, RemoteSlice, RkeyId, fnv_64};
 use libfabric_sys as sys;
 
@@ -73,7 +73,11 @@ impl Memories {
         }
     }
 
-    pub(crate) fn keep(&mut self, net: &mut Net, memory: Memory) -> Result<MemHandle, MemError> {
+    pub(crate) fn keep(
+        &mut self,
+        net: &mut Net,
+        memory: RegisteredMemory,
+    ) -> Result<MemHandle, MemError> {
         let access = if memory.is_read_only() {
             sys::FI_REMOTE_READ
         } else {

@@ -2,7 +2,7 @@
 //! reserved in it is counted. The queue is [`bowline_base::scmp::published`]; what the dead leave is in `settle`.
 
 use bowline_base::scmp::published::{self, Consumer};
-use bowline_base::scmp::{Arrival, Fault};
+use bowline_base::scmp::{Fault, QueuedMessage};
 use bowline_base::words::ViewWords;
 use bowline_uct::{OpenError, Sink};
 
@@ -68,7 +68,7 @@ impl CountedInbox {
         lane: &mut LaneCore,
         sink: &mut dyn Sink,
         budget: u32,
-        mut choose: impl FnMut(&[SenderEntry], &Arrival<'_, ViewWords<'_>>) -> Choice,
+        mut choose: impl FnMut(&[SenderEntry], &QueuedMessage<'_, ViewWords<'_>>) -> Choice,
     ) -> Polled {
         let mut polled = Polled { handed: 0, damaged: None };
         let Some(consumer) = self.consumer.take() else { return polled };

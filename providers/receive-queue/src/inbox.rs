@@ -59,7 +59,7 @@ pub(super) fn hand_out(
     sink: &mut dyn Sink,
     senders: &[SenderEntry],
     staging: &mut RecvBuf,
-    arrival: &scmp::Arrival<'_, ViewWords<'_>>,
+    arrival: &scmp::QueuedMessage<'_, ViewWords<'_>>,
 ) -> Taken {
     let Some(sender) = senders.get(usize::from(arrival.source)) else { return Taken::Unknown };
     if sender.link == SenderEntry::NOBODY || parts(arrival.mark).0 != sender.cookie {

@@ -32,7 +32,7 @@
 use std::collections::VecDeque;
 
 use bowline_base::ring::promote::{SWITCH_ID, read_switch};
-use bowline_base::scmp::Arrival;
+use bowline_base::scmp::QueuedMessage;
 use bowline_base::scmp::published::remote_ring;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::words::ViewWords;
@@ -108,7 +108,7 @@ impl Promotion {
     pub(super) fn by_queue(
         &mut self,
         senders: &[SenderEntry],
-        arrival: &Arrival<'_, ViewWords<'_>>,
+        arrival: &QueuedMessage<'_, ViewWords<'_>>,
     ) -> Choice {
         let source = arrival.source;
         let Some(sender) = senders.get(usize::from(source)) else { return Choice::Take };

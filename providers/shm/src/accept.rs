@@ -47,7 +47,11 @@ pub(crate) struct Inner<'a> {
 
 impl Inner<'_> {
     #[inline]
-    pub(crate) fn accept(&mut self, message: &scmp::Arrival<'_, DirectWords>, sink: &mut dyn Sink) {
+    pub(crate) fn accept(
+        &mut self,
+        message: &scmp::QueuedMessage<'_, DirectWords>,
+        sink: &mut dyn Sink,
+    ) {
         let source = u32::from(message.source);
         if source >= self.sources || !self.ignored.is_empty() && self.ignored.contains(&source) {
             return;
@@ -83,7 +87,7 @@ impl Inner<'_> {
     #[inline]
     pub(crate) fn payload<'a>(
         &mut self,
-        message: &scmp::Arrival<'a, DirectWords>,
+        message: &scmp::QueuedMessage<'a, DirectWords>,
     ) -> Option<View<'a>> {
         match message.in_place() {
             Some(view) if message.flags & PADDED == 0 => Some(view),
@@ -98,7 +102,7 @@ impl Inner<'_> {
     }
 
     /// Copies a payload to the staging buffer; its length, unless that cannot be.
-    fn stage(&mut self, message: &scmp::Arrival<'_, DirectWords>) -> Option<usize> {
+    fn stage(&mut self, message: &scmp::QueuedMessage<'_, DirectWords>) -> Option<usize> {
         let len = message.copy_to(self.staging);
         if message.flags & PADDED == 0 {
             return (len == message.len).then_some(len);
@@ -110,7 +114,7 @@ impl Inner<'_> {
 
     /// Keeps a message until its source's ring has been read to its end.
     #[cold]
-    fn hold(&mut self, message: &scmp::Arrival<'_, DirectWords>) {
+    fn hold(&mut self, message: &scmp::QueuedMessage<'_, DirectWords>) {
         let source = u32::from(message.source);
         let evicted = self.active.iter().any(|ring| ring.source == source && ring.evicted);
         if !evicted || self.held.is_some() {

@@ -278,9 +278,9 @@ impl Parameters {
         (true_powers && in_range).then_some(found)
     }
 
-    pub(crate) fn shape(&self, ring: u32) -> ring::Shape {
+    pub(crate) fn shape(&self, ring: u32) -> ring::RingShape {
         let data = if ring == 0 { self.first_ring_data } else { self.ring_data };
-        ring::Shape { slots: self.ring_slots, data }
+        ring::RingShape { slots: self.ring_slots, data }
     }
 
     /// Writes the parameters; the state publishes them.

@@ -32,7 +32,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::region::{Region, RegionError};
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_base::view::View;
-use bowline_uct::runtime::{Held, Memory, MemoryTable};
+use bowline_uct::runtime::{Held, MemoryTable, RegisteredMemory};
 use bowline_uct::{AddrWriter, LocalSlice, MemError, MemHandle, WHOLE_PROCESS, fnv_64};
 
 use crate::addr::Process;
@@ -127,21 +127,25 @@ impl Memories {
         all.push((id, Arc::downgrade(&region)));
         drop(all);
         let packed = checked(w.finish());
-        Ok(self.memory.insert(Memory::of_region(region), Beside::Allocated { id, packed }))
+        Ok(self
+            .memory
+            .insert(RegisteredMemory::of_region(region), Beside::Allocated { id, packed }))
     }
 
     pub(crate) fn register(&mut self, area: &Area, memory: RecvBuf) -> Result<MemHandle, MemError> {
         let word = self.open_word(area)?;
         // SAFETY: the buffer is kept beside what is entered, and given back after that is removed.
         let entered = unsafe { self.enter(memory.address(), memory.len(), true) };
-        Ok(self.memory.insert(Memory::of_buffer(memory), Beside::Registered { word, entered }))
+        Ok(self
+            .memory
+            .insert(RegisteredMemory::of_buffer(memory), Beside::Registered { word, entered }))
     }
 
     /// Lends memory of the user to reads of thread ranks.
     pub(crate) fn expose(&mut self, bytes: LocalSlice) -> MemHandle {
         // SAFETY: who made the slice has the bytes stay until the handle is released, which removes it.
         let entered = unsafe { self.enter(bytes.as_ptr().addr() as u64, bytes.len(), false) };
-        self.memory.insert(Memory::exposed(bytes), Beside::Lent { entered })
+        self.memory.insert(RegisteredMemory::exposed(bytes), Beside::Lent { entered })
     }
 
     /// Lends memory of the user to reads and writes of thread ranks.
@@ -151,7 +155,7 @@ impl Memories {
         if entered.is_none() {
             return Err(MemError::Unsupported("lend memory to the writes of peers"));
         }
-        Ok(self.memory.insert(Memory::lent(bytes), Beside::Lent { entered }))
+        Ok(self.memory.insert(RegisteredMemory::lent(bytes), Beside::Lent { entered }))
     }
 
     /// Lets thread ranks copy memory of the user, until it is taken back.

@@ -61,7 +61,7 @@ impl Inner<'_> {
     /// Whether a message of the queue was taken.
     fn offer(
         &mut self,
-        message: &scmp::Arrival<'_, DirectWords>,
+        message: &scmp::QueuedMessage<'_, DirectWords>,
         sink: &mut dyn SignalSink,
     ) -> bool {
         let source = u32::from(message.source);

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
-use bowline_uct::runtime::{Held, KeyTable, Memory, MemoryTable};
+use bowline_uct::runtime::{Held, KeyTable, MemoryTable, RegisteredMemory};
 use bowline_uct::{LocalSlice, MemError, MemHandle, RkeyId};
 
 use crate::addr::{KEY_BYTES, PackedKey};
@@ -73,11 +73,11 @@ impl Domain {
     }
 
     pub(crate) fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        self.keep(Memory::allocate(len)?)
+        self.keep(RegisteredMemory::allocate(len)?)
     }
 
     /// Registers memory for the operations of peers, and keeps it.
-    pub(crate) fn keep(&mut self, memory: Memory) -> Result<MemHandle, MemError> {
+    pub(crate) fn keep(&mut self, memory: RegisteredMemory) -> Result<MemHandle, MemError> {
         let (start, len) = (memory.start(), memory.len());
         let mr = if len == 0 {
             None

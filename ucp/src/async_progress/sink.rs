@@ -1,7 +1,7 @@
 //! Which arrivals a signal handler takes: those that need no memory beyond what is kept ready. Each is either
 //! dealt with as the engine always does, or not touched.
 
-use bowline_base::buffer::Shape;
+use bowline_base::buffer::MemoryLayout;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Arrival, PeerFailure, SignalSink, Token};
@@ -64,7 +64,7 @@ impl Engine {
     #[cold]
     pub(crate) fn note_callbacks(&mut self, key: Key) {
         let callbacks = match self.requests.get(key).map(|request| &request.body) {
-            Some(Body::Receive(receive)) => receive.buffer.shape() == Shape::Callbacks,
+            Some(Body::Receive(receive)) => receive.buffer.shape() == MemoryLayout::Callbacks,
             _ => false,
         };
         self.async_state.callbacks |= callbacks;

@@ -12,7 +12,7 @@ use crate::matching::MatchEngine as _;
 use crate::peer::{NO_PEER, PeerIndex, PeerState, REJECTED};
 use crate::protocol::Protocol;
 use crate::request::{Body, RequestId, SendPhase};
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::unexpected::Payload;
 
 impl Engine {
@@ -85,7 +85,7 @@ impl Engine {
             self.detach(RequestId(key));
         }
         for key in end.requests {
-            self.finish(key, Status { outcome, ..Status::NONE });
+            self.finish(key, OpStatus { outcome, ..OpStatus::NONE });
         }
     }
 

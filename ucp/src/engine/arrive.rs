@@ -15,7 +15,7 @@ use crate::peer::{Peer, PeerIndex};
 use crate::request::{Body, Fetch, Request, Send, SendPhase, send_of};
 use crate::select::{Measure, MessageKind};
 use crate::settings::RndvScheme;
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::{self, Rts};
 
@@ -316,7 +316,7 @@ impl Engine {
         } else {
             Err(OpError::Truncated { message: rts.length, capacity: wanted })
         };
-        request.status = Status { source: env.source, tag: env.tag, length: rts.length, outcome };
+        request.status = OpStatus { source: env.source, tag: env.tag, length: rts.length, outcome };
         let measure = if wanted == rts.length { measure } else { Measure::NONE };
         let fetch = Fetch { measure, ..Fetch::new(peer, rts, wanted) };
         receive.fetch = Some(self.async_state.boxed(fetch));
@@ -342,7 +342,7 @@ impl Engine {
             match &mut send.phase {
                 SendPhase::Offered => {
                     let length = send.buffer.len() as u64;
-                    self.finish(key, Status { length, outcome, ..Status::NONE });
+                    self.finish(key, OpStatus { length, outcome, ..OpStatus::NONE });
                 }
                 SendPhase::Moving(sender) => {
                     *sender.answer()? = Some(outcome);

@@ -18,7 +18,7 @@
 
 use std::any::Any;
 
-use bowline_base::buffer::{RecvBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
 use bowline_uct::{AmId, Arrival, Caps, PeerFailure, RkeyId, WHOLE_PROCESS};
 
@@ -30,7 +30,7 @@ use crate::peer::{Peer, PeerIndex};
 use crate::protocol::Protocol;
 use crate::request::{Fetch, Send, Sender};
 use crate::settings::RndvScheme;
-use crate::status::Status;
+use crate::status::OpStatus;
 
 /// The life of a protocol. What a protocol has no part in does nothing.
 pub(crate) trait Life: Sync {
@@ -94,7 +94,7 @@ pub(crate) trait Life: Sync {
     fn cancel(&self, _: &mut Engine, _: Key) {}
 
     /// Such a receive is to end.
-    fn finish(&self, _: &mut Engine, _: Key, _: Status) {}
+    fn finish(&self, _: &mut Engine, _: Key, _: OpStatus) {}
 
     /// A peer has failed, or has after a failure ended.
     fn on_peer_failure(&self, _: &mut Engine, _: PeerIndex, _: PeerFailure) {}
@@ -133,7 +133,7 @@ impl Offer<'_> {
 
     /// Whether the buffer is one piece of memory.
     pub(crate) fn is_whole(&self) -> bool {
-        self.buffer.shape() == Shape::Whole
+        self.buffer.shape() == MemoryLayout::Whole
     }
 
     /// Whether this side can read the message from where it lies. Opens it.

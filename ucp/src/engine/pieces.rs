@@ -11,7 +11,7 @@ use crate::peer::{Assembly, PeerIndex, Target};
 use crate::request::Body;
 use crate::select::{EAGER, Measure, MessageKind};
 use crate::state::inbox::{AmArrival, Delivery};
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload};
 use crate::wire::{self, FirstPiece};
 
@@ -232,7 +232,7 @@ impl Engine {
             true => Err(OpError::Truncated { message, capacity }),
             false => Ok(()),
         };
-        let status = Status { outcome, ..request.status };
+        let status = OpStatus { outcome, ..request.status };
         self.finish(key, status);
     }
 
@@ -240,7 +240,7 @@ impl Engine {
     pub(crate) fn hand_over(&mut self, receive: Key, message: Key) {
         if let Some(waiting) = self.unexpected.get_mut(message) {
             if let Some(request) = self.requests.get_mut(receive) {
-                request.status = Status {
+                request.status = OpStatus {
                     source: waiting.source,
                     tag: waiting.tag,
                     length: waiting.length,

@@ -5,7 +5,7 @@ use bowline_base::config::Choice as _;
 use super::any::{AnyIndexed, match_engine_inside};
 use super::{
     ArrayIndex, CubeIndex, Grown, Growth, HashIndex, Index as _, Indexed, ItemId, MatchEngine,
-    Shape, TreeIndex, Want,
+    TreeIndex, TreeShape, Want,
 };
 
 bowline_base::choice! {
@@ -54,8 +54,8 @@ impl EngineKind {
             }
             Self::Hashed => "a hash of rank and tag".to_owned(),
             Self::Nd => {
-                let Shape { dimensions, bits } = Shape::for_ranks(ranks);
-                let ranks = Shape::LEAF_RANKS;
+                let TreeShape { dimensions, bits } = TreeShape::for_ranks(ranks);
+                let ranks = TreeShape::LEAF_RANKS;
                 format!("{dimensions} dimensions of blocks of {ranks} ranks, {} wide", 1u32 << bits)
             }
         };

@@ -8,7 +8,7 @@ mod tree;
 pub use array::ArrayIndex;
 pub use cubes::CubeIndex;
 pub use hash::HashIndex;
-pub use tree::{Shape, TreeIndex};
+pub use tree::{TreeIndex, TreeShape};
 
 use super::indexed::Leaf;
 use super::pool::END;

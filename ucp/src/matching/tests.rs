@@ -244,7 +244,7 @@ fn engines(ranks: u32) -> Vec<Pair> {
     });
     // Shapes that the cost would not choose, and the index of `nd` without the list before it.
     let shapes = [(1, 8), (8, 1), (5, 4), (2, 3)].map(|(dimensions, bits)| {
-        let index = TreeIndex::with_shape(Shape { dimensions, bits });
+        let index = TreeIndex::with_shape(TreeShape { dimensions, bits });
         let engine: Box<dyn MatchEngine> = Box::new(Indexed::<_, Tally>::new(index));
         ("tree", engine)
     });

@@ -11,7 +11,7 @@ use crate::engine::Inner;
 use crate::error::OpError;
 use crate::loan;
 use crate::request::{Body, Kind, OneSided, RequestId, Task, token};
-use crate::status::Status;
+use crate::status::OpStatus;
 
 /// What the caller of an atomic with a result gets.
 fn fetched(progress: Progress) -> Result<Result<u64, RequestId>, OpError> {
@@ -122,7 +122,7 @@ impl Inner {
         let queued = one.rest > 0;
         one.in_flight = u32::from(!queued);
         request.body = Body::OneSided(Box::new(one));
-        request.status = Status::NONE;
+        request.status = OpStatus::NONE;
         (request.done, request.detached) = (false, false);
         if queued {
             self.lanes[task.lane].iface.want_writable(task.ep);

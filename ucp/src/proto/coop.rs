@@ -35,7 +35,7 @@ mod signal_safe;
 
 use std::collections::VecDeque;
 
-use bowline_base::cursor::{Cursor, Side};
+use bowline_base::cursor::{Cursor, CursorEnd};
 use bowline_base::slab::Key;
 use bowline_model::cheapest::Line;
 use bowline_uct::{
@@ -412,7 +412,7 @@ impl Inner {
             let claimed = if share.failed.is_some() {
                 Err(cursor.claim_all(share.pieces))
             } else {
-                cursor.claim(share.pieces, Side::Front)
+                cursor.claim(share.pieces, CursorEnd::Front)
             };
             share.stage = match claimed {
                 Ok(piece) => return Some(piece),

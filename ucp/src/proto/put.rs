@@ -41,7 +41,7 @@ use crate::peer::{PeerIndex, can_land, reaches_all};
 use crate::protocol::{Protocol, Receiving, Sending};
 use crate::request::{OpenBuffer, Requests, Send, SendPhase, receive_of, send_of, token};
 use crate::settings::RndvScheme;
-use crate::status::{Status, WaitsFor};
+use crate::status::{OpStatus, WaitsFor};
 use crate::wire::{self, MAX_RKEY, Rts, WireKey};
 
 /// The sender writes the message.
@@ -345,7 +345,7 @@ impl Inner {
         }
         self.control(index, wire::PUT_DONE, [remote, u64::from(refused)], &[]);
         if !refused {
-            self.engine.finish(key, Status { length, ..Status::NONE });
+            self.engine.finish(key, OpStatus { length, ..OpStatus::NONE });
         }
     }
 }

@@ -5,7 +5,7 @@
 //! under way makes known why, in the message or in what is known of the peer, and the choice is made anew: fragments are
 //! never refused.
 
-use bowline_base::buffer::{RecvBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
 
 use crate::engine::Inner;
@@ -93,7 +93,7 @@ impl Inner {
         let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
         // A key that has to be opened, or a peer that was never read from, is for an ordinary call.
         let by_reach = fetch.rkey.is_none() && fetch.rts.rkey.is_none();
-        if buffer.shape() != Shape::Whole || !fetch.rts.is_readable() || !by_reach {
+        if buffer.shape() != MemoryLayout::Whole || !fetch.rts.is_readable() || !by_reach {
             return false;
         }
         let scheme = self.engine.options.rndv_scheme;

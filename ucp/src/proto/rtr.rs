@@ -55,7 +55,7 @@ use crate::matching::Envelope;
 use crate::peer::{Peer, PeerIndex};
 use crate::protocol::Protocol;
 use crate::request::{Send, Sender};
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::wire;
 
 pub(crate) use announce::Announcer;
@@ -103,7 +103,7 @@ impl Life for Announces {
         engine.cancel_announced(key);
     }
 
-    fn finish(&self, engine: &mut Engine, key: Key, status: Status) {
+    fn finish(&self, engine: &mut Engine, key: Key, status: OpStatus) {
         engine.finish_announced(key, status);
     }
 

@@ -198,12 +198,12 @@ impl SelectionContext<'_> {
 }
 
 /// Sizes that go by one protocol.
-pub type Range = cheapest::Range<&'static Protocol>;
+pub type ProtocolRange = cheapest::SizeRange<&'static Protocol>;
 
 /// The choice of protocols of one operation on one lane: ranges that follow each other from 0 on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    ranges: Vec<Range>,
+    ranges: Vec<ProtocolRange>,
 }
 
 impl Table {
@@ -220,7 +220,7 @@ impl Table {
     }
 
     /// The ranges in order.
-    pub fn ranges(&self) -> &[Range] {
+    pub fn ranges(&self) -> &[ProtocolRange] {
         &self.ranges
     }
 

@@ -1,6 +1,6 @@
 //! The envelope of a message that lies with its sender until its receiver asks for it.
 
-use bowline_base::buffer::Shape;
+use bowline_base::buffer::MemoryLayout;
 use bowline_base::slab::Key;
 use bowline_uct::{Caps, Iface, PostError};
 
@@ -23,7 +23,7 @@ pub(super) fn offer(
 ) -> Result<bool, PostError> {
     let (mut address, length) = (pack::address(&send.buffer), send.buffer.len());
     let (request, mut packed) = (key.to_wire(), [0; MAX_RKEY]);
-    let whole = send.buffer.shape() == Shape::Whole;
+    let whole = send.buffer.shape() == MemoryLayout::Whole;
     let rkey = match lane.rkey_of(address, length, &mut packed) {
         _ if !whole => WireKey::NONE,
         Some(len) => WireKey::of(&packed[..len]).unwrap_or(WireKey::NONE),

@@ -9,7 +9,7 @@ use crate::error::{ConnectError, OpError};
 use crate::peer::{PeerIndex, PeerState, Pending};
 use crate::post;
 use crate::request::{Body, Request, SendKind, send_of};
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::unexpected::INLINE;
 use crate::wire;
 
@@ -172,7 +172,7 @@ impl Inner {
             Some(Request { body: Body::Send(send), .. }) => (send.buffer.len() as u64, send.answer),
             _ => (0, Ok(())),
         };
-        self.engine.finish(key, Status { length, outcome, ..Status::NONE });
+        self.engine.finish(key, OpStatus { length, outcome, ..OpStatus::NONE });
     }
 
     /// Puts a send whose receiver has asked for it behind what waits for the peer.

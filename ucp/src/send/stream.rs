@@ -1,7 +1,7 @@
 //! Sends of a stream that go in pieces, while there is credit. Without, they are parked: rule 4 of
 //! [`crate::stream`].
 
-use bowline_base::buffer::Shape;
+use bowline_base::buffer::MemoryLayout;
 use bowline_base::view::View;
 use bowline_uct::{Iface, PostError};
 
@@ -27,7 +27,8 @@ pub(super) fn pieces(
     let max = lane.attr().limits.am.max_bcopy;
     let total = send.buffer.len();
     // What callbacks pack into a piece may be less than it takes.
-    let marks = send.marks.filter(|_| send.buffer.shape() != Shape::Callbacks && total > max);
+    let marks =
+        send.marks.filter(|_| send.buffer.shape() != MemoryLayout::Callbacks && total > max);
     while let SendPhase::Queued { offset, .. } = send.phase
         && (offset as usize) < total
     {

@@ -4,7 +4,7 @@ use bowline_base::slab::Key;
 use bowline_uct::PeerFailure;
 
 use crate::peer::Ep;
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::wire::Rts;
 
 /// An active message that waits for its handler to be called.
@@ -46,9 +46,9 @@ impl AmArrival {
 
 /// What a callback is called with.
 #[derive(Debug)]
-pub struct Completion {
+pub struct RequestCompletion {
     /// How the operation ended.
-    pub status: Status,
+    pub status: OpStatus,
     /// The bytes that its buffer owned.
     pub buffer: Option<Vec<u8>>,
 }
@@ -58,7 +58,7 @@ pub struct Completion {
 pub(crate) struct Completed {
     /// The callback, as the worker keeps it.
     pub(crate) callback: Key,
-    pub(crate) completion: Completion,
+    pub(crate) completion: RequestCompletion,
 }
 
 /// What waits to be given to code of the user once no lane and no borrow is in the way.

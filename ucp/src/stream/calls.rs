@@ -1,6 +1,6 @@
 //! What the user of a stream calls.
 
-use bowline_base::buffer::{RecvBuf, SendBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 
 use super::StreamReceived;
@@ -8,7 +8,7 @@ use crate::error::OpError;
 use crate::peer::{Ep, PeerIndex};
 use crate::request::{self, Body, RequestId, Requests, SendKind, Sent, StreamReceive, StreamWant};
 use crate::state::stream::Chunk;
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::worker::Worker;
 
 impl Worker {
@@ -40,7 +40,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let engine = &mut inner.engine;
         let capacity = buffer.len();
-        if buffer.shape() == Shape::Callbacks {
+        if buffer.shape() == MemoryLayout::Callbacks {
             return Err(OpError::Unsupported);
         }
         if want.unit == 0 || want.whole(capacity) != capacity {
@@ -144,7 +144,7 @@ impl Worker {
 #[inline(always)]
 fn begin(requests: &mut Requests, buffer: RecvBuf, peer: PeerIndex, want: StreamWant) -> Key {
     let (key, request) = requests.acquire();
-    request.status = Status::NONE;
+    request.status = OpStatus::NONE;
     request.done = false;
     request.detached = false;
     match &mut request.body {

@@ -10,7 +10,7 @@ use super::Worker;
 use crate::error::OpError;
 use crate::peer::Ep;
 use crate::request::RequestId;
-use crate::state::inbox::{AmArrival, Completion};
+use crate::state::inbox::{AmArrival, RequestCompletion};
 
 /// An active message as its handler sees it.
 #[derive(Debug)]
@@ -151,7 +151,7 @@ impl Handlers {
 }
 
 /// What is called when a request is complete.
-pub type CompletionHandler = Box<dyn FnOnce(&Worker, Completion) + Send>;
+pub type CompletionHandler = Box<dyn FnOnce(&Worker, RequestCompletion) + Send>;
 
 /// Called when the peer of an endpoint has failed or closed.
 pub type ErrorHandler = Box<dyn FnOnce(&Worker, Ep, PeerFailure) + Send>;

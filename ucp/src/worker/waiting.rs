@@ -13,7 +13,7 @@ use super::Worker;
 use super::driver::Pause;
 use crate::engine::Inner;
 use crate::request::RequestId;
-use crate::status::{MessageInfo, ReceiveError, Status};
+use crate::status::{MessageInfo, OpStatus, ReceiveError};
 use crate::wait::Stages;
 
 /// Looks of [`Worker::yield_until`] between two progress calls.
@@ -152,18 +152,18 @@ impl Worker {
 
     /// Waits for a request and frees it.
     #[inline]
-    pub fn wait(&self, id: RequestId) -> Status {
+    pub fn wait(&self, id: RequestId) -> OpStatus {
         let mut inner = self.inner.borrow_mut();
         match inner.engine.take_message(id.0) {
-            Some(ended) => Status::of(ended),
+            Some(ended) => OpStatus::of(ended),
             None => self.wait_long(inner, id),
         }
     }
 
     /// The same for a request that is not complete.
     #[inline(never)]
-    fn wait_long(&self, inner: OwnerGuard<'_, Inner>, id: RequestId) -> Status {
-        Status::of(self.wait_loop(inner, true, |inner| inner.engine.take_message(id.0), || None))
+    fn wait_long(&self, inner: OwnerGuard<'_, Inner>, id: RequestId) -> OpStatus {
+        OpStatus::of(self.wait_loop(inner, true, |inner| inner.engine.take_message(id.0), || None))
     }
 
     /// Waits for a receive whose message was there when it was posted.

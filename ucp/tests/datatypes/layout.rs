@@ -4,7 +4,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use bowline_base::buffer::{Pack, RecvBuf, Refused, SendBuf, Unpack};
+use bowline_base::buffer::{Pack, RecvBuf, SendBuf, Unpack, UnpackRefused};
 use bowline_base::layout;
 use bowline_ucp::Handle;
 use proptest::prelude::*;
@@ -90,11 +90,11 @@ impl Unpack for Unpacker {
     fn space(&self) -> usize {
         self.room.len()
     }
-    fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), Refused> {
+    fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), UnpackRefused> {
         assert_eq!(offset, self.next, "in order, each byte once");
         self.next += bytes.len();
         if self.picky && self.next > 3000 {
-            return Err(Refused);
+            return Err(UnpackRefused);
         }
         self.room[offset..self.next].copy_from_slice(bytes);
         Ok(())

@@ -9,8 +9,8 @@ use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
-    CloseMode, Envelope, Ep, FailureSource, Idle, MatchSpec, Members, OpError, RequestId, SendMode,
-    Sent, SpaceOptions, Stages, Status, Waiter, Worker, WorkerParts,
+    CloseMode, Envelope, Ep, FailureSource, Idle, MatchSpec, Members, OpError, OpStatus, RequestId,
+    SendMode, Sent, SpaceOptions, Stages, Waiter, Worker, WorkerParts,
 };
 use bowline_uct::Iface;
 
@@ -236,7 +236,7 @@ impl Ranks {
         });
     }
 
-    pub(crate) fn received(&self, rank: usize, id: RequestId) -> (Status, Vec<u8>) {
+    pub(crate) fn received(&self, rank: usize, id: RequestId) -> (OpStatus, Vec<u8>) {
         let (status, bytes) = self.worker(rank).take_with_buffer(id).expect("complete");
         (status, bytes.expect("the buffer was owned"))
     }

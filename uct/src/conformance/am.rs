@@ -172,7 +172,7 @@ pub fn order_across_flavours(of: Subject) {
         }
     }
     let mut arrived = world.receive(1, COUNT);
-    arrived.iter().for_each(super::harness::Message::verify);
+    arrived.iter().for_each(super::harness::ReceivedAm::verify);
     if !attr.caps.contains(Caps::AM_ORDERED) {
         not_applicable(of, "messages are not ordered");
         arrived.sort_by_key(|message| message.header[0]);
@@ -200,7 +200,7 @@ pub fn both_directions(of: Subject) {
     }
     for member in [0, 1] {
         let arrived = world.receive(member, COUNT as usize);
-        arrived.iter().for_each(super::harness::Message::verify);
+        arrived.iter().for_each(super::harness::ReceivedAm::verify);
         let stream = arrived.iter().map(|message| message.header[0]).collect();
         in_sequence(of, &attr, stream, 0, COUNT);
     }

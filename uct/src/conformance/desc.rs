@@ -1,7 +1,7 @@
 //! Kept arrivals: their bytes stay, they pin nothing but a spare, and without spares the
 //! transport stops before it loses anything.
 
-use super::harness::{ENDLESS, Flavour, Message, World, header_of, pattern};
+use super::harness::{ENDLESS, Flavour, ReceivedAm, World, header_of, pattern};
 use super::{Subject, not_applicable};
 use crate::{AmId, Desc, PostError};
 
@@ -22,7 +22,7 @@ fn with_descriptors(of: Subject) -> Option<(World, Flavour, usize)> {
 }
 
 #[track_caller]
-fn unchanged(world: &mut World, kept: &[Message]) {
+fn unchanged(world: &mut World, kept: &[ReceivedAm]) {
     for message in kept {
         let desc = message.desc.expect("kept messages have a descriptor");
         let view = world.peer(1).iface.desc_view(desc).expect("a kept descriptor has its bytes");
@@ -74,7 +74,7 @@ pub fn without_spares_it_stops_and_goes_on(of: Subject) {
         return;
     };
     world.peer(1).seen.keep = true;
-    let (mut sent, mut arrived) = (0_usize, Vec::<Message>::new());
+    let (mut sent, mut arrived) = (0_usize, Vec::<ReceivedAm>::new());
     let mut kept = std::collections::VecDeque::new();
     let mut quiet = 0;
     let post = |world: &mut World, sent: &mut usize| {
@@ -146,7 +146,7 @@ pub fn released_in_any_order(of: Subject) {
     };
     let mut random = super::harness::Random::new(17);
     world.peer(1).seen.keep = true;
-    let mut kept: Vec<Message> = Vec::new();
+    let mut kept: Vec<ReceivedAm> = Vec::new();
     for sequence in 0..2000 {
         let len = flavour.fit(&world.attr(), len - random.below(len.min(300)));
         world.send(0, 1, flavour, sequence, len);

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::harness::{Flavour, Message, World, header_of, pattern};
+use super::harness::{Flavour, ReceivedAm, World, header_of, pattern};
 use super::{Member, Subject, in_sequence, not_applicable};
 use crate::{AmHeader, AmId, Caps, EpId, PostError, Token};
 
@@ -131,7 +131,7 @@ pub fn disconnected_and_connected_again(of: Subject) {
         world.peer(0).iface.want_writable(ep);
         world.peer(0).iface.disconnect(ep);
         let arrived = world.receive(1, 2);
-        arrived.iter().for_each(Message::verify);
+        arrived.iter().for_each(ReceivedAm::verify);
         let stream = arrived.iter().map(|message| message.header[0]).collect();
         in_sequence(of, &attr, stream, 2 * round, 2);
         let ep = world.peer(0).iface.connect(&address).expect("the peer is still there");
@@ -190,7 +190,7 @@ pub fn nothing_is_lost_by_leaving(of: Subject) {
         world.close(from);
         world.until(|world| world.peer(0).seen.messages.len() >= posted);
         let messages = world.peer(0).seen.take();
-        messages.iter().for_each(Message::verify);
+        messages.iter().for_each(ReceivedAm::verify);
         let order = messages.iter().map(|message| message.header[0]).collect();
         in_sequence(of, &attr, order, 1, posted as u64);
         let seen = &world.peer(0).seen;
@@ -311,8 +311,8 @@ pub fn survivors_go_on(of: Subject) {
         world.send(3, 0, flavour, sequence, len);
     }
     let by_seed = |from: u64| move |sequence: u64| sequence ^ (from << 48);
-    let sent_by = |messages: &[Message], from: u64| -> Vec<u64> {
-        let its = |message: &&Message| message.header[1] == by_seed(from)(message.header[0]);
+    let sent_by = |messages: &[ReceivedAm], from: u64| -> Vec<u64> {
+        let its = |message: &&ReceivedAm| message.header[1] == by_seed(from)(message.header[0]);
         messages.iter().filter(its).map(|message| message.header[0]).collect()
     };
     world.until(|w| {
@@ -320,7 +320,7 @@ pub fn survivors_go_on(of: Subject) {
         [1, 3].into_iter().all(|from| sent_by(messages, from).len() as u64 >= LATER)
     });
     let messages = world.peer(0).seen.take();
-    messages.iter().for_each(Message::verify);
+    messages.iter().for_each(ReceivedAm::verify);
     for from in [1, 3] {
         in_sequence(of, &attr, sent_by(&messages, from), 0, LATER);
     }

@@ -6,14 +6,14 @@ use super::harness::{Flavour, Random, Recorder, World, header_of, pattern};
 use super::{Subject, not_applicable};
 use crate::{AmId, Caps, EpId, PostError};
 
-fn in_order(messages: &[super::harness::Message], first: u64, ordered: bool) {
+fn in_order(messages: &[super::harness::ReceivedAm], first: u64, ordered: bool) {
     let mut sequences: Vec<u64> = messages.iter().map(|message| message.header[0]).collect();
     if !ordered {
         sequences.sort_unstable();
     }
     let expected: Vec<u64> = (first..first + messages.len() as u64).collect();
     assert_eq!(sequences, expected, "lost, doubled or out of order");
-    messages.iter().for_each(super::harness::Message::verify);
+    messages.iter().for_each(super::harness::ReceivedAm::verify);
 }
 
 fn refused(of: Subject, flavour: Flavour) {

@@ -124,7 +124,7 @@ pub fn lengths(min: usize, max: usize) -> Vec<usize> {
 
 /// An active message as it arrived.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct ReceivedAm {
     /// Who sent it.
     pub source: Source,
     /// Its handler.
@@ -139,7 +139,7 @@ pub struct Message {
     pub kept: bool,
 }
 
-impl Message {
+impl ReceivedAm {
     /// Fails unless header and payload are what [`header_of`] and [`pattern`] say.
     #[track_caller]
     pub fn verify(&self) {
@@ -154,7 +154,7 @@ impl Message {
 #[derive(Debug, Default)]
 pub struct Recorder {
     /// Arrivals, in order.
-    pub messages: Vec<Message>,
+    pub messages: Vec<ReceivedAm>,
     /// Completions, in order.
     pub completed: Vec<(Token, Result<u64, PeerFailure>)>,
     /// Endpoints that may post again, in order.
@@ -173,7 +173,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// Takes the messages out.
-    pub fn take(&mut self) -> Vec<Message> {
+    pub fn take(&mut self) -> Vec<ReceivedAm> {
         std::mem::take(&mut self.messages)
     }
 
@@ -190,7 +190,7 @@ impl Sink for Recorder {
     fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
         self.events += 1;
         let kept = self.keep && arrival.desc.is_some();
-        self.messages.push(Message {
+        self.messages.push(ReceivedAm {
             source: arrival.source,
             id: arrival.id,
             header: arrival.header,
@@ -214,7 +214,7 @@ impl Sink for Recorder {
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure) {
         self.events += 1;
         self.failed.push((source, ep, how));
-        let of = |message: &&Message| source.is_some_and(|source| message.source == source);
+        let of = |message: &&ReceivedAm| source.is_some_and(|source| message.source == source);
         self.before.push(self.messages.iter().filter(of).count());
     }
 }
@@ -458,7 +458,7 @@ impl World {
 
     /// Rounds until `member` has received `count` messages that nobody took yet; takes them.
     #[track_caller]
-    pub fn receive(&mut self, member: usize, count: usize) -> Vec<Message> {
+    pub fn receive(&mut self, member: usize, count: usize) -> Vec<ReceivedAm> {
         self.until(|world| world.peer(member).seen.messages.len() >= count);
         let messages = self.peer(member).seen.take();
         assert_eq!(messages.len(), count, "more messages than were sent");

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::harness::{Flavour, Message, World, header_of, pattern};
+use super::harness::{Flavour, ReceivedAm, World, header_of, pattern};
 use super::rma::{MemoryKind, RmaFlavour, Window, fetch, flush, post};
 use super::{Subject, not_applicable};
 use crate::{AmId, AtomicOp, AtomicWidth, Caps, Desc, PostError};
@@ -58,7 +58,7 @@ impl Expected {
         sequence << 8 | (from as u64) << 4 | to as u64
     }
 
-    fn arrived(&mut self, member: usize, message: &Message) -> Result<(), TestCaseError> {
+    fn arrived(&mut self, member: usize, message: &ReceivedAm) -> Result<(), TestCaseError> {
         message.verify();
         let [sequence, seed, _] = message.header;
         let (from, to) = ((seed >> 4 & 15) as usize, (seed & 15) as usize);

@@ -27,7 +27,7 @@ fn send(peer: &mut Peer, ep: EpId, flavour: Flavour, sequence: u64, len: usize) 
 }
 
 /// Makes progress until there are messages; takes them.
-fn receive(peer: &mut Peer) -> Vec<super::harness::Message> {
+fn receive(peer: &mut Peer) -> Vec<super::harness::ReceivedAm> {
     let mut tries = 0_u32;
     while peer.seen.messages.is_empty() {
         peer.progress(32);

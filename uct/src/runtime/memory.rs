@@ -33,7 +33,7 @@ enum Home {
 
 /// Memory that peers may reach, and what keeps it.
 #[derive(Debug)]
-pub struct Memory {
+pub struct RegisteredMemory {
     home: Home,
     start: *mut u8,
     len: usize,
@@ -41,9 +41,9 @@ pub struct Memory {
 
 // SAFETY: `start` points into `home`, whose parts are `Send`, or is that of a slice, which is `Send` too; it
 // is only used through views, whose operations work from any thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for RegisteredMemory {}
 
-impl Memory {
+impl RegisteredMemory {
     /// `len` bytes of this process alone, zeroed.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ pub struct Held<W> {
     /// What the transport keeps.
     pub with: W,
     /// The memory.
-    pub memory: Memory,
+    pub memory: RegisteredMemory,
 }
 
 impl<W> Held<W> {
@@ -157,7 +157,7 @@ impl<W> Default for MemoryTable<W> {
 
 impl<W> MemoryTable<W> {
     /// Keeps memory, and what the transport has for it.
-    pub fn insert(&mut self, memory: Memory, with: W) -> MemHandle {
+    pub fn insert(&mut self, memory: RegisteredMemory, with: W) -> MemHandle {
         let allocated = memory.is_allocated().then_some(memory.start as u64);
         let handle = MemHandle(self.held.insert(Held { with, memory }));
         if let Some(start) = allocated {
@@ -238,7 +238,7 @@ impl<W> MemoryTable<W> {
 /// Of a transport that keeps nothing beside its memory: methods of [`MemoryDomain`](crate::MemoryDomain).
 impl MemoryTable {
     /// Keeps memory.
-    pub fn keep(&mut self, memory: Memory) -> MemHandle {
+    pub fn keep(&mut self, memory: RegisteredMemory) -> MemHandle {
         self.insert(memory, ())
     }
 
@@ -247,7 +247,7 @@ impl MemoryTable {
     /// # Errors
     /// When there is no memory.
     pub fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
-        Memory::allocate(len).map(|memory| self.keep(memory))
+        RegisteredMemory::allocate(len).map(|memory| self.keep(memory))
     }
 
     /// See [`MemoryDomain::mem_register`](crate::MemoryDomain::mem_register).
@@ -255,7 +255,7 @@ impl MemoryTable {
     /// # Errors
     /// None.
     pub fn mem_register(&mut self, buffer: RecvBuf) -> Result<MemHandle, MemError> {
-        Ok(self.keep(Memory::of_buffer(buffer)))
+        Ok(self.keep(RegisteredMemory::of_buffer(buffer)))
     }
 
     /// See [`MemoryDomain::mem_expose`](crate::MemoryDomain::mem_expose).
@@ -263,7 +263,7 @@ impl MemoryTable {
     /// # Errors
     /// None.
     pub fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        Ok(self.keep(Memory::exposed(bytes)))
+        Ok(self.keep(RegisteredMemory::exposed(bytes)))
     }
 
     /// See [`MemoryDomain::mem_lend`](crate::MemoryDomain::mem_lend).
@@ -271,7 +271,7 @@ impl MemoryTable {
     /// # Errors
     /// None.
     pub fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        Ok(self.keep(Memory::lent(bytes)))
+        Ok(self.keep(RegisteredMemory::lent(bytes)))
     }
 
     /// See [`MemoryDomain::mem_release`](crate::MemoryDomain::mem_release).
@@ -363,7 +363,7 @@ mod tests {
         let handles = [(); 3].map(|()| {
             let region = Arc::new(Region::create_private(8).expect("there is memory"));
             let beside = Beside(Arc::downgrade(&region), std::rc::Rc::clone(&ends));
-            table.insert(Memory::of_region(region), beside)
+            table.insert(RegisteredMemory::of_region(region), beside)
         });
         assert!(table.remove(handles[0]).expect("it is held").into_buffer().is_none());
         drop(table.remove(handles[1]));

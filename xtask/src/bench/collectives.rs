@@ -22,7 +22,7 @@ mod widths;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use bowline_model::choice::{Order, Reading, choose, time};
+use bowline_model::choice::{FactorOrder, Reading, choose, time};
 use bowline_model::coll::prove;
 use bowline_model::fennel::network::Pipelined;
 use bowline_model::schedule::Schedule;
@@ -160,7 +160,7 @@ fn great_machines(rows: &mut Vec<Row>) {
     for bits in [10, 14, 17, 20] {
         let ranks = 1 << bits;
         let doubling = time(&Schedule::doubling(ranks), cost, Reading::Groups);
-        let chosen = time(&choose(ranks, cost.ratio(), Order::ByCost), cost, Reading::Groups);
+        let chosen = time(&choose(ranks, cost.ratio(), FactorOrder::ByCost), cost, Reading::Groups);
         let what = format!("2^{bits} ranks, 8 bytes: less time than recursive doubling, modelled");
         let ours = 100.0 * (1.0 - chosen / doubling);
         rows.push(Row { experiment: "E17", what, published: None, ours, unit: "%" });

@@ -2,7 +2,7 @@
 
 use super::super::seq::{Settled, next_tag};
 use super::super::settle::{Dead, Settlement};
-use super::super::slot::{Arrival, conts_match, slots_for, source_of, start_len, tag_of};
+use super::super::slot::{QueuedMessage, conts_match, slots_for, source_of, start_len, tag_of};
 use super::super::{Damage, Fault, Producers};
 use super::{F_LINE, POISON, R_LINE, S_LINE, WRITTEN, slot_line};
 use crate::sync::atomic::Ordering;
@@ -106,7 +106,7 @@ impl<W: Words> Consumer<W> {
     pub fn poll(
         &mut self,
         budget: u32,
-        mut handle: impl FnMut(Arrival<'_, W>),
+        mut handle: impl FnMut(QueuedMessage<'_, W>),
     ) -> Result<u32, Fault> {
         self.poll_while(budget, |arrival| {
             handle(arrival);
@@ -121,7 +121,7 @@ impl<W: Words> Consumer<W> {
     pub fn poll_while(
         &mut self,
         budget: u32,
-        mut handle: impl FnMut(Arrival<'_, W>) -> bool,
+        mut handle: impl FnMut(QueuedMessage<'_, W>) -> bool,
     ) -> Result<u32, Fault> {
         let mut taken = 0;
         while taken < budget {
@@ -157,7 +157,7 @@ impl<W: Words> Consumer<W> {
                     match self.next(end) {
                         Ok((first, word, len)) => {
                             let line = self.words.line(first);
-                            if !handle(Arrival::read(&self.words, line, first, word, len)) {
+                            if !handle(QueuedMessage::read(&self.words, line, first, word, len)) {
                                 break;
                             }
                             self.empty(slots_for(len) as u32);

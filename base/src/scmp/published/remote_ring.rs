@@ -20,7 +20,7 @@
 //! 6. Nothing of the producer's is believed: a tail further than the ring is long, or a slot that is
 //!    no start where one must be, is [`Damaged`].
 
-use super::super::slot::{Arrival, conts_match, slots_for, start_len, tag_of};
+use super::super::slot::{QueuedMessage, conts_match, slots_for, start_len, tag_of};
 use super::{FIRST_SLOT, R_LINE, S_LINE, WRITTEN};
 use crate::ring::Damaged;
 use crate::sync::LINE;
@@ -122,7 +122,7 @@ impl Consumer {
         words: &W,
         slots: u32,
         budget: u32,
-        mut handle: impl FnMut(Arrival<'_, W>),
+        mut handle: impl FnMut(QueuedMessage<'_, W>),
     ) -> Result<u32, Damaged> {
         // Acquire: pairs with the producer's addition, before which its slots were visible.
         let tail = words.line(R_LINE).load(0, Ordering::Acquire) & !ENDED;
@@ -135,7 +135,7 @@ impl Consumer {
             }
             match self.next(words, slots, ready) {
                 Ok(Some((first, word, len))) => {
-                    handle(Arrival::read(words, words.line(first), first, word, len));
+                    handle(QueuedMessage::read(words, words.line(first), first, word, len));
                     let count = slots_for(len);
                     for line in first..first + count {
                         // Relaxed: the head's release orders it.

@@ -1,7 +1,7 @@
 //! The consumer's side: drain, flip, settle. See the rules in [`super`].
 
 use super::super::settle::Settlement;
-use super::super::slot::{Arrival, conts_match, slots_for, source_of, start_len, tag_of};
+use super::super::slot::{QueuedMessage, conts_match, slots_for, source_of, start_len, tag_of};
 use super::super::{Damage, FIRST_BYTES, Fault, Producers};
 use super::{F_LINE, FIRST_SLOT, LAST_GENERATION, POISON, R_LINE, slot_line};
 use crate::sync::atomic::Ordering;
@@ -94,7 +94,7 @@ impl<W: Words> Consumer<W> {
     pub fn poll(
         &mut self,
         budget: u32,
-        mut handle: impl FnMut(Arrival<'_, W>),
+        mut handle: impl FnMut(QueuedMessage<'_, W>),
     ) -> Result<u32, Fault> {
         let mut taken = 0;
         while taken < budget {
@@ -122,7 +122,7 @@ impl<W: Words> Consumer<W> {
                 }
                 break;
             };
-            handle(Arrival::read(&self.words, line, first, word, len));
+            handle(QueuedMessage::read(&self.words, line, first, word, len));
             self.index += slots;
             taken += 1;
         }
@@ -134,7 +134,7 @@ impl<W: Words> Consumer<W> {
 
     /// Offers the next message, if there is one that needs no flip of the halves, to `handle`, and takes
     /// it out if that says that it took it. Whether it did.
-    pub fn offer(&mut self, handle: impl FnOnce(Arrival<'_, W>) -> bool) -> bool {
+    pub fn offer(&mut self, handle: impl FnOnce(QueuedMessage<'_, W>) -> bool) -> bool {
         if self.index >= self.limit {
             return false;
         }
@@ -146,7 +146,7 @@ impl<W: Words> Consumer<W> {
             return false;
         }
         let Some((len, slots)) = self.checked(first, word) else { return false };
-        if !handle(Arrival::read(&self.words, line, first, word, len)) {
+        if !handle(QueuedMessage::read(&self.words, line, first, word, len)) {
             return false;
         }
         self.index += slots;

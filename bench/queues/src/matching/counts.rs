@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use bowline_ucp::matching::{
-    ArrayIndex, CubeIndex, EngineKind, HashIndex, Index, Indexed, ListEngine, MatchEngine, Shape,
-    Tally, TreeIndex, Want,
+    ArrayIndex, CubeIndex, EngineKind, HashIndex, Index, Indexed, ListEngine, MatchEngine, Tally,
+    TreeIndex, TreeShape, Want,
 };
 
 use super::published;
@@ -144,7 +144,7 @@ pub(super) fn tree_bytes(ranks: u32, filled: u64) -> u64 {
     let index = TreeIndex::new(ranks);
     let shape = index.shape();
     let (node, leaf) = index.bytes();
-    let leaves = filled.div_ceil(Shape::LEAF_RANKS.into());
+    let leaves = filled.div_ceil(TreeShape::LEAF_RANKS.into());
     let nodes: u64 = (1..=shape.dimensions).map(|k| leaves.div_ceil(1 << (k * shape.bits))).sum();
     nodes * node as u64 + leaves * leaf as u64
 }
@@ -391,7 +391,7 @@ fn dimensions(context: &Context) -> Result<Table> {
             .map(|(n, _)| n.to_string())
             .collect();
         agree &= published == "-" || ranks < 1000 || at_least.iter().any(|n| n == published);
-        let Shape { dimensions, bits } = Shape::for_ranks(ranks);
+        let TreeShape { dimensions, bits } = TreeShape::for_ranks(ranks);
         let mut cells = vec![Cell::count(ranks.into())];
         cells.extend(costs.iter().map(|&cost| Cell::count(cost)));
         cells.push(Cell::Text(at_least.join(", ")));

@@ -1,8 +1,8 @@
 //! The forms of receive queue behind one face, over mapped memory.
 
 use bowline_base::ring::promote::Sending;
-use bowline_base::ring::{self, Shape};
-use bowline_base::scmp::{Arrival, Message, published, seq};
+use bowline_base::ring::{self, RingShape};
+use bowline_base::scmp::{Message, QueuedMessage, published, seq};
 use bowline_base::sync::atomic::AtomicU64;
 use bowline_base::words::DirectWords;
 
@@ -12,7 +12,7 @@ use super::locked;
 pub(crate) const SLOTS: u32 = 1024;
 
 /// The ring of a pair.
-const SHAPE: Shape = Shape { slots: 1024, data: 1 << 18 };
+const SHAPE: RingShape = RingShape { slots: 1024, data: 1 << 18 };
 
 /// A header that nobody looks at.
 const HEADER: [u64; 3] = [1, 2, 3];
@@ -142,7 +142,7 @@ impl Receiver {
     /// Copies what has come into `out`, message by message, and calls `each` with every length.
     #[inline]
     pub(crate) fn receive(&mut self, out: &mut [u8], mut each: impl FnMut(usize, &[u8])) -> u32 {
-        let mut scmp = |arrival: Arrival<'_, DirectWords>| {
+        let mut scmp = |arrival: QueuedMessage<'_, DirectWords>| {
             let len = arrival.copy_to(out);
             each(len, out);
         };

@@ -1,17 +1,17 @@
 //! Receive memory by the number of peers, and from how many on a shared queue holds less.
 
 use anyhow::Result;
-use bowline_base::ring::Shape;
+use bowline_base::ring::RingShape;
 
 use super::forms::Form;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// Rings that a receiver could have for each peer, from small to large.
-const SHAPES: [Shape; 3] = [
-    Shape { slots: 32, data: 2048 },
-    Shape { slots: 128, data: 8192 },
-    Shape { slots: 1024, data: 1 << 18 },
+const SHAPES: [RingShape; 3] = [
+    RingShape { slots: 32, data: 2048 },
+    RingShape { slots: 128, data: 8192 },
+    RingShape { slots: 1024, data: 1 << 18 },
 ];
 
 /// Peers from which on the shared queue holds less than a ring for each (formula 6.1).

@@ -6,11 +6,11 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use bowline::model_file::CostSource;
 use bowline_base::config::{Config, show_bytes};
-use bowline_model::coll::choice::Shape;
+use bowline_model::coll::choice::ChoiceInput;
 use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::price::{
-    Algorithm, AllreduceForm, Costs, Crew, JobCosts, Layers, Operands, Priced, Prices, alltoall,
-    multiplying,
+    Algorithm, AllreduceForm, Costs, Crew, JobCosts, Layers, Priced, Prices, ReductionOperands,
+    alltoall, multiplying,
 };
 use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
 use serde::Serialize;
@@ -124,8 +124,8 @@ fn of_form<F: Form>(form: &F) -> String {
 /// says of messages.
 fn algorithms(
     prices: &Prices,
-    (shape, memory): (Shape, bool),
-    (collective, operands): (Collective, Operands),
+    (shape, memory): (ChoiceInput, bool),
+    (collective, operands): (Collective, ReductionOperands),
     bytes: usize,
 ) -> (Vec<Priced<String>>, String) {
     let (commutative, width, class) = (operands.commutative(), operands.width(), operands.class());
@@ -184,7 +184,7 @@ fn algorithms(
 /// When the setting is no cost.
 pub(super) fn report(
     config: &Config,
-    (collective, operands): (Collective, Operands),
+    (collective, operands): (Collective, ReductionOperands),
     (ranks, nodes): (u32, u32),
     share: f64,
     sizes: &[usize],
@@ -213,7 +213,7 @@ pub(super) fn report(
     });
     let prices = Prices { crew: Crew { ranks, share }, costs, layers };
     let memory = nodes == 1 && bowline::stack::shares_memory(config);
-    let shape = Shape { ranks, oversubscribed: share > 1.0 };
+    let shape = ChoiceInput { ranks, oversubscribed: share > 1.0 };
     let table_of_job = bowline::coll_table::read(config, ranks)?.of(ranks, nodes.min(ranks));
     let of_size = |&bytes: &usize| {
         let (mut all, table) = algorithms(&prices, (shape, memory), (collective, operands), bytes);

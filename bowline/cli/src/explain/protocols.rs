@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
-use bowline::ucp::proto::{Op, Range};
+use bowline::ucp::proto::{Op, ProtocolRange};
 use bowline::ucp::{Envelope, Ep, LaneChoices, MatchSpec, SendMode, Sent, Used, Worker};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::show_bytes;
@@ -60,7 +60,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(range: &Range) -> Self {
+    fn of(range: &ProtocolRange) -> Self {
         Self {
             protocol: range.protocol.name(),
             from: range.from,

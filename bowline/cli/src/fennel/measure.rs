@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use anyhow::{Result, bail, ensure};
-use bowline_model::fennel::instrument::{Bandwidth, Instrument, Ran, Recorder, Skew, Utilisation};
+use bowline_model::fennel::instrument::{
+    Bandwidth, Instrument, Ran, Skew, TraceRecorder, Utilisation,
+};
 use bowline_model::fennel::latency::LatencyDistribution;
 use bowline_model::fennel::random::Streams;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -124,7 +126,7 @@ pub(super) fn measure(
     job: &Job,
     plan: &Plan,
     options: &RunOptions,
-    recorder: Option<&mut Recorder>,
+    recorder: Option<&mut TraceRecorder>,
 ) -> Result<Report> {
     ensure!(
         options.runs == 1 || plan.by_chance() || options.skew.is_some(),
@@ -179,7 +181,7 @@ fn once(
     mut machine: AnyMachine,
     options: &RunOptions,
     seed: u64,
-    recorder: Option<&mut Recorder>,
+    recorder: Option<&mut TraceRecorder>,
     bar: &ProgressBar,
 ) -> Result<Once> {
     let ranks = job.ranks();

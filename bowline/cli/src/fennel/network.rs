@@ -7,17 +7,17 @@ use anyhow::{Context, Result, ensure};
 use bowline_model::coll::price::{Costs, Crew, JobCosts, Layers, OfSizes, Prices};
 use bowline_model::cost::Pipelining;
 use bowline_model::fennel::fitted::{Beyond, Fitted};
-use bowline_model::fennel::latency::{Delayed, LatencyDistribution, Random};
+use bowline_model::fennel::latency::{Delayed, LatencyDistribution, RandomLatency};
 use bowline_model::fennel::machine::Machine;
 use bowline_model::fennel::network::{
-    Blocking, Compute, Hockney, Linear, LogGp, Network, Noisy, Pipelined, Received,
+    Blocking, BusyReceivers, Compute, Hockney, Linear, LogGp, NetworkModel, Noisy, Pipelined,
 };
 use bowline_model::fennel::topology::{NetworkTopology, Placement, Wired};
 use bowline_model::fit::sizes::BySize;
 use bowline_model::fit::table::{Entry, FitTable};
 
 /// A machine of parts that were chosen at run time.
-pub(super) type AnyMachine = Machine<Box<dyn Network>, Box<dyn Compute>>;
+pub(super) type AnyMachine = Machine<Box<dyn NetworkModel>, Box<dyn Compute>>;
 
 /// What runs may be built on.
 #[derive(Clone, Debug, clap::Args)]
@@ -165,7 +165,7 @@ enum Base {
     LogGp([f64; 4]),
     BySize(Fitted),
     /// With what each message keeps its receiver busy.
-    Costs(Received<Pipelined>),
+    Costs(BusyReceivers<Pipelined>),
 }
 
 impl MachineOptions {
@@ -185,7 +185,7 @@ impl MachineOptions {
                 let Costs { pipelining, required, receive, byte, copy, reduce, .. } = **costs;
                 let network = Pipelined { cost: Pipelining { pipelining, required }, byte };
                 let compute = Linear { each: 0.0, byte: reduce, copied: copy };
-                (Base::Costs(Received { network, each: receive }), compute)
+                (Base::Costs(BusyReceivers { network, each: receive }), compute)
             }
         };
         ensure!(
@@ -253,7 +253,7 @@ impl MachineOptions {
                     of(pipelining, (required - bytes as f64 * byte).max(0.0), byte, 0.0)
                 })
             }
-            Base::Costs(Received { network, each }) => {
+            Base::Costs(BusyReceivers { network, each }) => {
                 of(network.cost.pipelining, network.cost.required, network.byte, *each)
             }
         }
@@ -287,7 +287,7 @@ impl Plan {
     /// A fresh machine, whose chance comes from a seed; and a counter of what a fit was asked for in vain.
     pub(super) fn machine(&self, ranks: u32, seed: u64) -> (AnyMachine, Beyond) {
         let mut beyond = Beyond::default();
-        let mut network: Box<dyn Network> = match &self.base {
+        let mut network: Box<dyn NetworkModel> = match &self.base {
             Base::Pipelined(network) => Box::new(*network),
             Base::Hockney(Pipelined { cost, byte }) => {
                 Box::new(Hockney::new(cost.pipelining, *byte))
@@ -309,7 +309,8 @@ impl Plan {
             network = Box::new(Delayed { network, latency });
         }
         if let Some(distribution) = self.options.latency.clone() {
-            network = Box::new(Delayed { network, latency: Random::new(distribution, seed ^ 1) });
+            network =
+                Box::new(Delayed { network, latency: RandomLatency::new(distribution, seed ^ 1) });
         }
         let mut compute: Box<dyn Compute> = Box::new(self.compute);
         if let Some(mean) = self.options.noise {
@@ -332,7 +333,7 @@ impl fmt::Display for Plan {
         write!(out, "{}", options.network.text)?;
         match &self.base {
             Base::Pipelined(Pipelined { cost, byte })
-            | Base::Costs(Received { network: Pipelined { cost, byte }, .. }) => write!(
+            | Base::Costs(BusyReceivers { network: Pipelined { cost, byte }, .. }) => write!(
                 out,
                 " (alpha_p {} ns, alpha_r {} ns, {byte} ns for a byte)",
                 cost.pipelining, cost.required

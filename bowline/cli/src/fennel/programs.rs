@@ -1,7 +1,7 @@
 //! What is simulated: a graph of tasks, or the steps of a collective.
 
 use anyhow::{Context, Result, bail, ensure};
-use bowline_model::choice::{Order, choose};
+use bowline_model::choice::{FactorOrder, choose};
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::layers::{self, AmongNodes, Layered};
@@ -332,7 +332,7 @@ impl Collective {
             WantedAllreduce::Multiplying { ratio } => {
                 let own = self.algorithm.ends_with("multiplying");
                 let ratio = if own { costs.ratio(self.size) } else { ratio };
-                AllreduceForm::Multiplying(choose(ranks, ratio, Order::ByCost))
+                AllreduceForm::Multiplying(choose(ranks, ratio, FactorOrder::ByCost))
             }
             WantedAllreduce::Schedule(tokens) => {
                 AllreduceForm::Multiplying(Schedule::new(ranks, tokens)?)

@@ -9,7 +9,7 @@ use bowline_model::coll::plan::{Space, Span};
 use bowline_model::coll::price::{Algorithm, Costs, Crew, JobCosts, Prices};
 use bowline_model::coll::reduce_scatter;
 use bowline_model::fennel::job::{
-    Collective as Call, Counts, Job as Recorded, JobRecordError, Lengths, RankRecord, Row,
+    BlockRow, Collective as Call, Counts, Job as Recorded, JobRecordError, Lengths, RankRecord,
 };
 use bowline_model::fennel::source::StepSource;
 use serde::Serialize;
@@ -171,12 +171,12 @@ impl Places {
         Self { blocks, sent: Vec::new(), received: Vec::new() }
     }
 
-    fn of_pairs(rows: &[Row]) -> Self {
-        let of_row = |row: &Row| match row {
-            Row::Same(len) => Offsets::Same(*len),
-            Row::Each(all) => Offsets::Each(offsets(all.iter().copied())),
+    fn of_pairs(rows: &[BlockRow]) -> Self {
+        let of_row = |row: &BlockRow| match row {
+            BlockRow::Same(len) => Offsets::Same(*len),
+            BlockRow::Each(all) => Offsets::Each(offsets(all.iter().copied())),
         };
-        let alike = rows.iter().all(|row| matches!(row, Row::Same(_)));
+        let alike = rows.iter().all(|row| matches!(row, BlockRow::Same(_)));
         let column = |to: usize| match to {
             1.. if alike => Offsets::AsFirst,
             _ => Offsets::Each(offsets(rows.iter().map(|row| row.to(to)))),

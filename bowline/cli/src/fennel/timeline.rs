@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use bowline_model::fennel::draw::{self, Picture, Shape};
+use bowline_model::fennel::draw::{self, Drawing, Picture};
 use bowline_model::fennel::instrument::Ran;
 use bowline_model::fennel::program::Act;
 use plotters::prelude::*;
@@ -88,15 +88,15 @@ fn paint(path: &Path, picture: &Picture) -> Result<(), Box<dyn std::error::Error
     let point = |(x, y): (f64, f64)| (x.round() as i32, y.round() as i32);
     for shape in &picture.shapes {
         match shape {
-            Shape::Bar { at, size, colour: filled } => {
+            Drawing::Bar { at, size, colour: filled } => {
                 let (from, to) = (point(*at), point((at.0 + size.0, at.1 + size.1)));
                 root.draw(&Rectangle::new([from, to], colour(*filled).filled()))?;
             }
-            Shape::Line { from, to, colour: stroke, light } => {
+            Drawing::Line { from, to, colour: stroke, light } => {
                 let style = colour(*stroke).mix(if *light { 0.5 } else { 1.0 });
                 root.draw(&PathElement::new([point(*from), point(*to)], style))?;
             }
-            Shape::Text { at, centred, text } => {
+            Drawing::Text { at, centred, text } => {
                 let across = if *centred { HPos::Center } else { HPos::Left };
                 let style = TextStyle::from(("sans-serif", 11).into_font());
                 let style = style.pos(Pos::new(across, VPos::Bottom));
@@ -146,13 +146,13 @@ fn line(ran: &Ran) -> serde_json::Value {
 mod tests {
     use super::*;
     use bowline_model::fennel::generate::multicast;
-    use bowline_model::fennel::instrument::Recorder;
+    use bowline_model::fennel::instrument::TraceRecorder;
     use bowline_model::fennel::machine::Machine;
     use bowline_model::fennel::network::{Fixed, Pipelined};
 
     #[test]
     fn pictures_have_the_format_of_their_name() {
-        let mut recorder = Recorder::default();
+        let mut recorder = TraceRecorder::default();
         let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
         machine.run(&multicast(3, 8), &mut [&mut recorder]).unwrap();
         let directory = tempfile::tempdir().unwrap();

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use bowline::ucp::{
-    Envelope, Ep, MatchSpec, Members, Memory, RemoteKey, RequestId, SendMode, Sent, SpaceOptions,
-    Worker,
+    Envelope, Ep, MatchSpec, Members, MemoryHandle, RemoteKey, RequestId, SendMode, Sent,
+    SpaceOptions, Worker,
 };
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::view::View;
@@ -70,7 +70,7 @@ pub(super) struct Side {
     pub(super) worker: Worker,
     rank: u32,
     eps: Vec<Option<Ep>>,
-    window: Memory,
+    window: MemoryHandle,
 }
 
 /// All ranks are members by their numbers, so that a receive from one that has gone fails.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use bowline_model::coll::price::Costs;
-use bowline_model::fit::line::Line;
+use bowline_model::fit::line::FittedLine;
 use bowline_model::fit::operations::per_byte;
 use bowline_model::fit::others::{Dip, FittedHockney, FittedLogGp, LogfP, Quality, dip, quality};
 use bowline_model::fit::sizes::BySize;
@@ -20,7 +20,7 @@ pub(super) struct Report {
     circumstances: Circumstances,
     pub(super) fits: Vec<Fitted>,
     /// What a byte of operations takes, by shortest times and by medians.
-    operations: [Vec<(&'static str, Line)>; 2],
+    operations: [Vec<(&'static str, FittedLine)>; 2],
 }
 
 /// The fits by one statistic.
@@ -94,7 +94,7 @@ impl Report {
         })
     }
 
-    fn median_of(&self, name: &str) -> Option<&Line> {
+    fn median_of(&self, name: &str) -> Option<&FittedLine> {
         self.operations[1].iter().find(|one| one.0 == name).map(|(_, line)| line)
     }
 
@@ -191,7 +191,7 @@ impl Fitted {
                 })).collect::<Vec<_>>(),
             })
         };
-        let line = |line: Option<Line>| {
+        let line = |line: Option<FittedLine>| {
             line.map(|l| json!({"at_0_ns": l.intercept, "per_byte_ns": l.slope, "r_squared": l.r_squared}))
         };
         json!({

@@ -154,7 +154,7 @@ fn receive_into(
     let buffer = unsafe { RecvBuf::borrowed(start as *mut u8, size) };
     let id = worker.am_recv(message, buffer)?;
     let slots = Arc::clone(slots);
-    let done = move |worker: &Worker, completion: bowline::ucp::Completion| {
+    let done = move |worker: &Worker, completion: bowline::ucp::RequestCompletion| {
         let next = {
             let mut all = lock(&slots);
             match completion.status.outcome {

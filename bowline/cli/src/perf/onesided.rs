@@ -8,7 +8,7 @@
 //! rank 1 that sleeps or does not.
 
 use anyhow::{Result, anyhow, bail, ensure};
-use bowline::ucp::{Memory, RemoteKey, RequestId, Sent};
+use bowline::ucp::{MemoryHandle, RemoteKey, RequestId, Sent};
 use bowline::uct::{AtomicOp, AtomicWidth};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::atomic::Ordering;
@@ -31,7 +31,7 @@ const POLLS: u32 = 1 << 10;
 /// Memory that the peer reaches, and the peer's.
 struct Windows<'a> {
     pair: &'a Pair,
-    own: Memory,
+    own: MemoryHandle,
     key: RemoteKey,
     /// Where the peer's memory begins, as its key counts.
     base: u64,

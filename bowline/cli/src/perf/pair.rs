@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use bowline::ucp::{
-    Envelope, Ep, MatchSpec, Members, RequestId, SendMode, Sent, SpaceOptions, Status, Worker,
+    Envelope, Ep, MatchSpec, Members, OpStatus, RequestId, SendMode, Sent, SpaceOptions, Worker,
 };
 use bowline_base::buffer::{RecvBuf, SendBuf};
 
@@ -175,7 +175,7 @@ impl Pair {
 
     /// Waits for a request.
     #[inline]
-    pub(crate) fn wait(&self, id: RequestId) -> Result<Status> {
+    pub(crate) fn wait(&self, id: RequestId) -> Result<OpStatus> {
         let status = self.worker.wait(id);
         status.outcome?;
         Ok(status)

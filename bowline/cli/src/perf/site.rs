@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail};
-use bowline::stack::{self, Place};
+use bowline::stack::{self, RankPlace};
 use bowline::ucp::Worker;
 use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
@@ -15,7 +15,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// A rank that has joined its job.
 pub(crate) struct Site {
-    place: Place,
+    place: RankPlace,
     ranks: u32,
     config: Config,
     board: Board,
@@ -36,7 +36,7 @@ impl Site {
     /// When the launcher does not answer as it should.
     pub(crate) fn of_process(config: &Config) -> Result<Self> {
         let boot = bootstrap(&Need::area(stack::area_bytes(config)))?;
-        let place = Place {
+        let place = RankPlace {
             job: boot.job.clone(),
             local: boot.local_rank,
             rank: boot.rank,
@@ -72,7 +72,7 @@ impl Site {
         &self.place.job
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &RankPlace {
         &self.place
     }
 
@@ -168,7 +168,7 @@ pub(crate) fn threads(
         bind(rank, ranks)?;
         job.attach(rank)?;
         let site = Site {
-            place: Place { shared, ..Place::of_thread(&job, rank) },
+            place: RankPlace { shared, ..RankPlace::of_thread(&job, rank) },
             ranks,
             config: config.clone(),
             board: Board::Threads(Arc::clone(&table)),

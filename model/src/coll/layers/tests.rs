@@ -7,11 +7,11 @@ use super::super::forms::{
     Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,
 };
 use super::super::nodes::Nodes;
-use super::super::prove::{Proof, layers as prove};
+use super::super::prove::{PlanProof, layers as prove};
 use super::super::reduce_scatter::allows;
-use super::super::verify::Flaw;
+use super::super::verify::PlanFlaw;
 use super::Layered;
-use crate::choice::{Order, choose};
+use crate::choice::{FactorOrder, choose};
 
 /// The nodes of all ranks, for up to 40 of them: of one size, of one size but for the last, of many sizes, in turn, and
 /// in no order.
@@ -29,7 +29,11 @@ fn shapes() -> Vec<Vec<u32>> {
 const WITHIN: [Tree; 2] = [Tree::Linear, Tree::Binomial];
 
 #[track_caller]
-fn holds(proof: Result<Proof, Flaw>, shape: &[u32], what: &dyn std::fmt::Debug) -> Proof {
+fn holds(
+    proof: Result<PlanProof, PlanFlaw>,
+    shape: &[u32],
+    what: &dyn std::fmt::Debug,
+) -> PlanProof {
     proof.unwrap_or_else(|flaw| {
         let (size, first) = (shape.len(), &shape[..shape.len().min(100)]);
         panic!("{what:?} of {size} ranks on nodes {first:?}: {flaw}")
@@ -107,7 +111,7 @@ fn allreductions() {
             }
         }
         for (ratio, within) in [(0.0, Tree::Linear), (3.0, Tree::Binomial), (50.0, Tree::Linear)] {
-            let schedule = choose(nodes.count(), ratio, Order::ByCost);
+            let schedule = choose(nodes.count(), ratio, FactorOrder::ByCost);
             let proof = prove::multiplying(&nodes, size, (within, &schedule), 40);
             holds(proof, &shape, &(within, &schedule));
         }

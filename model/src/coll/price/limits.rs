@@ -2,21 +2,21 @@
 
 /// Up to how many bytes a choice holds, for each in ascending order. The last one holds for all lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits<F> {
+pub struct SizeLimits<F> {
     upto: Vec<(usize, F)>,
 }
 
 /// Longest vector that is looked at; longer ones go as it does.
 const LONGEST: usize = 1 << 36;
 
-impl<F> Limits<F> {
+impl<F> SizeLimits<F> {
     /// The same limits for what `made` makes of each choice.
-    pub fn map<G>(self, mut made: impl FnMut(&F) -> G) -> Limits<G> {
-        Limits { upto: self.upto.iter().map(|(upto, form)| (*upto, made(form))).collect() }
+    pub fn map<G>(self, mut made: impl FnMut(&F) -> G) -> SizeLimits<G> {
+        SizeLimits { upto: self.upto.iter().map(|(upto, form)| (*upto, made(form))).collect() }
     }
 }
 
-impl<F: PartialEq> Limits<F> {
+impl<F: PartialEq> SizeLimits<F> {
     /// What `choose` takes for each length. It is asked for powers of two, and between two of them that differ until
     /// the limit is found: what holds between two that are alike is not found.
     pub fn of(choose: impl Fn(usize) -> F) -> Self {
@@ -69,11 +69,11 @@ mod tests {
             1001..=1010 => 'c',
             _ => 'd',
         };
-        let limits = Limits::of(choose);
+        let limits = SizeLimits::of(choose);
         for bytes in (0..5000).chain([1 << 20, usize::MAX]) {
             assert_eq!(*limits.find(bytes), choose(bytes), "{bytes}");
         }
         assert_eq!(limits.iter().count(), 4);
-        assert_eq!(Limits::of(|_| 'x').iter().collect::<Vec<_>>(), [(usize::MAX, &'x')]);
+        assert_eq!(SizeLimits::of(|_| 'x').iter().collect::<Vec<_>>(), [(usize::MAX, &'x')]);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::Load;
 use super::operands::whole;
-use crate::schedule::{Cut, Merged, Schedule, Token};
+use crate::schedule::{Cut, JointStage, Merged, Schedule};
 
 /// What takes part in a stage.
 #[derive(Clone, Copy)]
@@ -26,11 +26,11 @@ pub fn multiplying(schedule: &Schedule, (bytes, width): (usize, usize)) -> Load 
         // Allreduces of this kind that go on beside each other.
         let beside = |at: At| at.active / f64::from(length);
         let stage = match token {
-            Token::Exchange { factor } => {
+            JointStage::Exchange { factor } => {
                 let width = f64::from(factor - 1);
                 Load::exchange(at.active, width, at.len).all_reducing(at.active, width * at.len)
             }
-            Token::Collapse { threshold, base } => {
+            JointStage::Collapse { threshold, base } => {
                 open.push(at);
                 let (width, blocks) = (f64::from(base - 1), f64::from(threshold / base));
                 let blocks = blocks * beside(at);
@@ -38,19 +38,19 @@ pub fn multiplying(schedule: &Schedule, (bytes, width): (usize, usize)) -> Load 
                 let one = Load::fan_in(width, at.len).reducing(width * at.len);
                 in_all(one, blocks * width, at.len, blocks * width)
             }
-            Token::Expand { threshold, base } => {
+            JointStage::Expand { threshold, base } => {
                 at = open.pop().unwrap_or(at);
                 let (width, blocks) = (f64::from(base - 1), f64::from(threshold / base));
                 let blocks = blocks * beside(at);
                 in_all(Load::fan_out(width, at.len), blocks * width, at.len, 0.0)
             }
-            Token::Merge(merged) | Token::OrderedMerge(merged) => {
+            JointStage::Merge(merged) | JointStage::OrderedMerge(merged) => {
                 open.push(at);
                 let rest = f64::from(merged.remainder) * beside(at);
                 at.active -= rest;
                 merge(merged, at, rest)
             }
-            Token::InverseMerge(merged) => {
+            JointStage::InverseMerge(merged) => {
                 let stage = inverse_merge(
                     merged,
                     at,
@@ -59,12 +59,12 @@ pub fn multiplying(schedule: &Schedule, (bytes, width): (usize, usize)) -> Load 
                 at = open.pop().unwrap_or(at);
                 stage
             }
-            Token::Split(cut) => {
+            JointStage::Split(cut) => {
                 open.push(at);
                 at.len = whole(at.len / f64::from(cut.factor), width);
                 parts(cut, at).all_reducing(at.active, f64::from(cut.factor - 1) * at.len)
             }
-            Token::Gather(cut) => {
+            JointStage::Gather(cut) => {
                 let part = at;
                 at = open.pop().unwrap_or(at);
                 parts(cut, part).copying(part.len)

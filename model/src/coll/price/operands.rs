@@ -46,7 +46,7 @@ impl OpClass {
 
 /// What a reduction combines, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Operands {
+pub struct ReductionOperands {
     commutative: bool,
     class: OpClass,
     width: usize,
@@ -59,7 +59,7 @@ const NARROW: usize = 8;
 /// Wider elements count as of so many.
 const WIDE: usize = 1 << 30;
 
-impl Operands {
+impl ReductionOperands {
     /// Numbers of at most eight bytes with an operation that commutes.
     pub const NUMBERS: Self = Self::new(true, OpClass::Vector, NARROW);
 
@@ -100,8 +100,8 @@ impl Operands {
     }
 }
 
-/// [Numbers](Operands::NUMBERS) with an operation that commutes or not.
-impl From<bool> for Operands {
+/// [Numbers](ReductionOperands::NUMBERS) with an operation that commutes or not.
+impl From<bool> for ReductionOperands {
     fn from(commutative: bool) -> Self {
         Self { commutative, ..Self::NUMBERS }
     }
@@ -119,10 +119,10 @@ mod tests {
 
     #[test]
     fn widths_are_few() {
-        let width = |width| Operands::new(true, OpClass::Function, width).width();
+        let width = |width| ReductionOperands::new(true, OpClass::Function, width).width();
         assert_eq!([0, 1, 8, 9, 12, 33, 64].map(width), [8, 8, 8, 16, 16, 64, 64]);
         assert_eq!([WIDE - 1, WIDE, usize::MAX].map(width), [WIDE; 3]);
-        assert_eq!(Operands::from(true), Operands::NUMBERS);
+        assert_eq!(ReductionOperands::from(true), ReductionOperands::NUMBERS);
     }
 
     #[test]

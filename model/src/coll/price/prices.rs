@@ -4,8 +4,8 @@
 //! if each of its messages left its node, unless all ranks are on one. An algorithm in layers is priced by layers.
 
 use super::{
-    Algorithm, AllreduceForm, Costs, Crew, JobCosts, Load, OpClass, Operands, Priced, Staged,
-    allgather, barrier, bcast, gather, reduce, scan, scatter,
+    Algorithm, AllreduceForm, Costs, Crew, JobCosts, Load, OpClass, Priced, ReductionOperands,
+    Staged, allgather, barrier, bcast, gather, reduce, scan, scatter,
 };
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree};
@@ -142,7 +142,11 @@ impl Prices {
     }
 
     /// All algorithms of reductions of vectors of `bytes`.
-    pub fn reduces(&self, bytes: usize, operands: impl Into<Operands>) -> Algorithms<Reduce> {
+    pub fn reduces(
+        &self,
+        bytes: usize,
+        operands: impl Into<ReductionOperands>,
+    ) -> Algorithms<Reduce> {
         let operands = operands.into();
         let near = &self.costs.near.combining(operands.class());
         let parts = self.layers_for(!operands.commutative());
@@ -163,7 +167,7 @@ impl Prices {
     pub fn allreduces(
         &self,
         bytes: usize,
-        operands: impl Into<Operands>,
+        operands: impl Into<ReductionOperands>,
     ) -> Algorithms<AllreduceForm> {
         let operands = operands.into();
         let near = &self.costs.near.combining(operands.class());
@@ -300,7 +304,7 @@ impl Prices {
     pub fn reduce_scatters(
         &self,
         total: usize,
-        operands: impl Into<Operands>,
+        operands: impl Into<ReductionOperands>,
     ) -> Algorithms<ReduceScatter> {
         let operands = operands.into();
         let near = &self.costs.near.combining(operands.class());

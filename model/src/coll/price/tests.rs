@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use super::*;
 use crate::coll::blocks::{Blocks, Even, Packed};
 use crate::coll::plan::{Place, Space, Span, Vectors};
-use crate::coll::record::Recorder;
+use crate::coll::record::PlanRecorder;
 use crate::coll::verify::record;
 use crate::coll::{self, multiply};
 use crate::cost::Pipelining;
@@ -53,7 +53,7 @@ fn alone(ranks: u32) -> Crew {
 /// What the simulator finds for an algorithm.
 fn simulated(
     ranks: u32,
-    algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+    algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place) -> Result<(), Infallible>,
 ) -> (f64, u64) {
     let steps = record(ranks, algorithm).unwrap();
     let cost = Pipelining { pipelining: COSTS.pipelining, required: COSTS.required };
@@ -74,7 +74,7 @@ impl Wrong {
         (ranks, bytes): (u32, usize),
         load: Load,
         within: f64,
-        algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+        algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place) -> Result<(), Infallible>,
     ) {
         let (time, messages) = simulated(ranks, algorithm);
         let price = load.time(alone(ranks), &COSTS);
@@ -94,7 +94,7 @@ impl Wrong {
         what: &str,
         ranks: u32,
         (load, within): (Load, f64),
-        algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+        algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place) -> Result<(), Infallible>,
     ) {
         let (time, _) = simulated(ranks, algorithm);
         let price = load.time(alone(ranks), &COSTS);

@@ -11,13 +11,13 @@ use crate::coll::verify::{Alike, Elements, Symmetry, moving};
 /// those of rank 0's.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn bcast(
     size: u32,
     how: Bcast,
     roots: impl IntoIterator<Item = u32>,
     len: usize,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let alike = Alike {
         size,
         symmetry: Symmetry::Rotation,
@@ -37,13 +37,13 @@ pub fn bcast(
 /// [`Direct`](Allgather::Direct).
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn allgather(
     size: u32,
     how: Allgather,
     len: usize,
     compared: impl IntoIterator<Item = u32>,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Output, len };
     let alike = Alike {
         size,
@@ -53,11 +53,12 @@ pub fn allgather(
         elements: Elements::Blocks,
     };
     let total = len * size as usize;
-    let plan =
-        |plan: &mut Recorder<_>, place| allgather::even(plan, place, how, Span::input(len), blocks);
+    let plan = |plan: &mut PlanRecorder<_>, place| {
+        allgather::even(plan, place, how, Span::input(len), blocks)
+    };
     let outcome = alike.follow(plan, compared, |_| Spaces {
-        input: Memory::of(&[data(0, len)]),
-        output: Memory::new(total),
+        input: SymbolicMemory::of(&[data(0, len)]),
+        output: SymbolicMemory::new(total),
         scratch: allgather::scratch(how, total),
     })?;
     expect_blocks(&outcome, 0, &blocks, &elements(size, &blocks))?;
@@ -67,13 +68,13 @@ pub fn allgather(
 /// All-to-alls of blocks of `len` bytes each, at least 1.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn alltoall(
     size: u32,
     how: Alltoall,
     len: usize,
     compared: impl IntoIterator<Item = u32>,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
     let exchange = matches!(how, Alltoall::Staged(_)) && size.is_power_of_two();
     let alike = Alike {
@@ -84,10 +85,10 @@ pub fn alltoall(
         elements: Elements::OfRanks,
     };
     let total = len * size as usize;
-    let plan = |plan: &mut Recorder<_>, place| alltoall::even(plan, place, how, from, into);
+    let plan = |plan: &mut PlanRecorder<_>, place| alltoall::even(plan, place, how, from, into);
     let outcome = alike.follow(plan, compared, |_| Spaces {
-        input: Memory::of(&[data(of_input(0, 0), total)]),
-        output: Memory::new(total),
+        input: SymbolicMemory::of(&[data(of_input(0, 0), total)]),
+        output: SymbolicMemory::new(total),
         scratch: alltoall::scratch(how, size, len),
     })?;
     for rank in 0..size {
@@ -101,12 +102,12 @@ pub fn alltoall(
 /// [pairwise](ReduceScatter::Pairwise).
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn pairwise(
     size: u32,
     len: usize,
     compared: impl IntoIterator<Item = u32>,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let (how, blocks) = (ReduceScatter::Pairwise, Even { space: Space::Input, len });
     let alike = Alike {
         size,
@@ -115,12 +116,12 @@ pub fn pairwise(
         moving: moving(&[Space::Input]),
         elements: Elements::Blocks,
     };
-    let plan = |plan: &mut Recorder<_>, place| {
+    let plan = |plan: &mut PlanRecorder<_>, place| {
         reduce_scatter::run(plan, place, how, &blocks, Span::output(len))
     };
     let outcome = alike.follow(plan, compared, |contributions| Spaces {
         input: contribution(0, len * size as usize, contributions),
-        output: Memory::new(len),
+        output: SymbolicMemory::new(len),
         scratch: reduce_scatter::scratch(how, Place { rank: 0, size }, &blocks),
     })?;
     expect(&outcome, 0, (0, len), 0, &Of::new(0..size, false))?;

@@ -5,8 +5,14 @@ use super::*;
 /// Gathers of blocks of `len` bytes each. In place, the root's block is where it belongs already.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn gather(size: u32, how: Tree, root: u32, len: usize, in_place: bool) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn gather(
+    size: u32,
+    how: Tree,
+    root: u32,
+    len: usize,
+    in_place: bool,
+) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Output, len };
     let (total, scratch) = (len * size as usize, |_| gather::scratch(how, size, len));
     any_gather(size, (root, in_place), total, &blocks, scratch, |plan, place, own| {
@@ -17,13 +23,13 @@ pub fn gather(size: u32, how: Tree, root: u32, len: usize, in_place: bool) -> Re
 /// Gathers of blocks that the user placed in `total` bytes.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn gatherv(
     blocks: &Placed<'_>,
     root: u32,
     total: usize,
     in_place: bool,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let size = blocks.counts.len() as u32;
     any_gather(
         size,
@@ -48,11 +54,11 @@ fn spaces_with_own(
     scratch: usize,
 ) -> Spaces {
     let own = [data(element, block.len)];
-    let (mut input, mut output) = (Memory::default(), Memory::new(total));
+    let (mut input, mut output) = (SymbolicMemory::default(), SymbolicMemory::new(total));
     if in_place {
         output.write(block.at, &own);
     } else {
-        input = Memory::of(&own);
+        input = SymbolicMemory::of(&own);
     }
     Spaces { input, output, scratch }
 }
@@ -63,8 +69,8 @@ pub(super) fn placed(
     size: u32,
     blocks: &impl Blocks,
     element: impl Fn(u32) -> u64,
-) -> Memory {
-    let mut memory = Memory::new(len);
+) -> SymbolicMemory {
+    let mut memory = SymbolicMemory::new(len);
     for rank in 0..size {
         let span = blocks.span(rank);
         memory.write(span.at, &[data(element(rank), span.len)]);
@@ -89,8 +95,8 @@ pub(crate) fn any_gather(
     total: usize,
     blocks: &impl Blocks,
     scratch: impl Fn(u32) -> usize,
-    algorithm: impl Fn(&mut Recorder<Infallible>, Place, Span) -> Result<(), Infallible>,
-) -> Result<Proof, Flaw> {
+    algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place, Span) -> Result<(), Infallible>,
+) -> Result<PlanProof, PlanFlaw> {
     let steps = record(size, |plan, place| {
         let in_place = in_place && place.rank == root;
         algorithm(plan, place, own_block(place.rank, blocks, in_place, Space::Input))
@@ -107,11 +113,11 @@ pub(crate) fn any_gather(
 }
 
 pub(super) fn expect_blocks(
-    outcome: &Outcome,
+    outcome: &CollectiveOutcome,
     rank: u32,
     blocks: &impl Blocks,
     elements: &[u64],
-) -> Result<(), Flaw> {
+) -> Result<(), PlanFlaw> {
     outcome.ended(rank).expect_blocks(blocks, elements)
 }
 
@@ -119,8 +125,14 @@ pub(super) fn expect_blocks(
 /// is for [`Tree::Linear`].
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn scatter(size: u32, how: Tree, root: u32, len: usize, in_place: bool) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn scatter(
+    size: u32,
+    how: Tree,
+    root: u32,
+    len: usize,
+    in_place: bool,
+) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Input, len };
     let (total, scratch) = (len * size as usize, |_| scatter::scratch(how, size, len));
     any_scatter(size, (root, in_place), total, &blocks, scratch, |plan, place, own| {
@@ -131,13 +143,13 @@ pub fn scatter(size: u32, how: Tree, root: u32, len: usize, in_place: bool) -> R
 /// Scatters of blocks that the user placed in `total` bytes.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn scatterv(
     blocks: &Placed<'_>,
     root: u32,
     total: usize,
     in_place: bool,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let size = blocks.counts.len() as u32;
     any_scatter(
         size,
@@ -156,8 +168,8 @@ pub(super) fn any_scatter(
     total: usize,
     blocks: &impl Blocks,
     scratch: impl Fn(u32) -> usize,
-    algorithm: impl Fn(&mut Recorder<Infallible>, Place, Span) -> Result<(), Infallible>,
-) -> Result<Proof, Flaw> {
+    algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place, Span) -> Result<(), Infallible>,
+) -> Result<PlanProof, PlanFlaw> {
     let gets = |rank: u32| !(in_place && rank == root);
     let steps = record(size, |plan, place| {
         let in_place = !gets(place.rank);
@@ -167,9 +179,9 @@ pub(super) fn any_scatter(
     let outcome = follow(steps, |rank, _| Spaces {
         input: match rank == root {
             true => placed(total, size, blocks, |rank| elements[rank as usize]),
-            false => Memory::default(),
+            false => SymbolicMemory::default(),
         },
-        output: Memory::new(if gets(rank) { blocks.len(rank) } else { 0 }),
+        output: SymbolicMemory::new(if gets(rank) { blocks.len(rank) } else { 0 }),
         scratch: scratch(rank),
     })?;
     for rank in (0..size).filter(|&rank| gets(rank)) {
@@ -181,8 +193,13 @@ pub(super) fn any_scatter(
 /// Allgathers of blocks of `len` bytes each.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn allgather(
+    size: u32,
+    how: Allgather,
+    len: usize,
+    in_place: bool,
+) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Output, len };
     let total = len * size as usize;
     let scratch = allgather::scratch(how, total);
@@ -194,8 +211,12 @@ pub fn allgather(size: u32, how: Allgather, len: usize, in_place: bool) -> Resul
 /// Allgathers of blocks that the user placed in `total` bytes.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn allgatherv(blocks: &Placed<'_>, how: Allgather, total: usize) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn allgatherv(
+    blocks: &Placed<'_>,
+    how: Allgather,
+    total: usize,
+) -> Result<PlanProof, PlanFlaw> {
     let (size, scratch) = (blocks.counts.len() as u32, allgather::scratch(how, total));
     any_allgather(size, false, total, blocks, scratch, |plan, place, own| {
         allgather::any(plan, place, how, own, blocks)
@@ -209,8 +230,8 @@ pub(crate) fn any_allgather(
     total: usize,
     blocks: &impl Blocks,
     scratch: usize,
-    algorithm: impl Fn(&mut Recorder<Infallible>, Place, Span) -> Result<(), Infallible>,
-) -> Result<Proof, Flaw> {
+    algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place, Span) -> Result<(), Infallible>,
+) -> Result<PlanProof, PlanFlaw> {
     let steps = record(size, |plan, place| {
         algorithm(plan, place, own_block(place.rank, blocks, in_place, Space::Input))
     })?;
@@ -232,8 +253,8 @@ pub(super) fn of_input(rank: u32, at: usize) -> u64 {
 /// All-to-alls of blocks of `len` bytes each.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn alltoall(size: u32, how: Alltoall, len: usize) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn alltoall(size: u32, how: Alltoall, len: usize) -> Result<PlanProof, PlanFlaw> {
     let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
     let steps = record(size, |plan, place| alltoall::even(plan, place, how, from, into))?;
     let scratch = |_| alltoall::scratch(how, size, len);
@@ -243,8 +264,12 @@ pub fn alltoall(size: u32, how: Alltoall, len: usize) -> Result<Proof, Flaw> {
 /// All-to-alls, with so many partners at a time, of blocks of `len(from, to)` bytes.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn alltoallv(size: u32, partners: u32, len: impl Fn(u32, u32) -> usize) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn alltoallv(
+    size: u32,
+    partners: u32,
+    len: impl Fn(u32, u32) -> usize,
+) -> Result<PlanProof, PlanFlaw> {
     let offsets = |lengths: Vec<usize>| {
         let sums = lengths.into_iter().scan(0, |sum, len| {
             *sum += len;
@@ -274,11 +299,11 @@ pub(super) fn any_alltoall<B: Blocks>(
     output: usize,
     scratch: impl Fn(u32) -> usize,
     blocks: impl Fn(u32) -> (B, B),
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let size = steps.len() as u32;
     let outcome = follow(steps, |me, _| {
-        let input = Memory::of(&[data(of_input(me, 0), input)]);
-        Spaces { input, output: Memory::new(output), scratch: scratch(me) }
+        let input = SymbolicMemory::of(&[data(of_input(me, 0), input)]);
+        Spaces { input, output: SymbolicMemory::new(output), scratch: scratch(me) }
     })?;
     for me in 0..size {
         let (_, into) = blocks(me);

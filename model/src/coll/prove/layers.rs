@@ -8,8 +8,8 @@ use crate::coll::reduce_scatter::allows;
 /// Barriers of `size` ranks: each of up to 64 is tried as the one that never comes, and three of more.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn barrier(nodes: &Nodes, size: u32, how: Barrier) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn barrier(nodes: &Nodes, size: u32, how: Barrier) -> Result<PlanProof, PlanFlaw> {
     let all = record(size, |plan, place| layers::barrier(plan, place, nodes, how))?;
     if size > 64 { any_barrier(all) } else { barrier_without(all, 0..size) }
 }
@@ -17,14 +17,14 @@ pub fn barrier(nodes: &Nodes, size: u32, how: Barrier) -> Result<Proof, Flaw> {
 /// Broadcasts of `len` bytes to `size` ranks.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn bcast(
     nodes: &Nodes,
     size: u32,
     how: Layered<Bcast>,
     root: u32,
     len: usize,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     any_bcast(size, root, len, |plan, place| {
         layers::bcast(plan, place, nodes, how, root, Span::output(len))
     })
@@ -33,14 +33,14 @@ pub fn bcast(
 /// Reductions of vectors of `len` bytes, in the order of ranks where nodes allow it.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn reduce(
     nodes: &Nodes,
     size: u32,
     how: Layered<Reduce>,
     root: u32,
     vector: (usize, usize),
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let scratch = layers::reduce_scratch(nodes, how, vector);
     let ordered = nodes.are_consecutive() && how.among.keeps_order();
     any_reduce(size, root, vector, (scratch, ordered), |plan, place, vectors| {
@@ -51,14 +51,14 @@ pub fn reduce(
 /// Allreduces of vectors of `len` bytes, in the order of ranks where nodes allow it.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn allreduce(
     nodes: &Nodes,
     size: u32,
     how: Layered<Allreduce>,
     vector: (usize, usize),
     in_place: bool,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let how = Layered { within: how.within, among: AmongNodes::Form(how.among) };
     let scratch = |_| layers::allreduce_scratch(nodes, how, vector);
     let ordered = nodes.are_consecutive();
@@ -70,13 +70,13 @@ pub fn allreduce(
 /// The same with recursive multiplying among the nodes.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn multiplying(
     nodes: &Nodes,
     size: u32,
     (within, schedule): (Tree, &Schedule),
     len: usize,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let stages: Vec<_> = (0..nodes.count()).map(|node| schedule.stages(node)).collect();
     let how = |rank| {
         let among = AmongNodes::Multiplying(&stages[nodes.node(rank) as usize]);
@@ -92,14 +92,14 @@ pub fn multiplying(
 /// Allgathers of blocks of `len` bytes each.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn allgather(
     nodes: &Nodes,
     size: u32,
     how: Layered<Allgather>,
     len: usize,
     in_place: bool,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Output, len };
     let total = len * size as usize;
     let scratch = layers::allgather_scratch(how, total);
@@ -112,15 +112,15 @@ pub fn allgather(
 /// nodes keeps it.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn reduce_scatter(
     nodes: &Nodes,
     how: Layered<ReduceScatter>,
     offsets: &[usize],
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let size = offsets.len() as u32 - 1;
     let blocks = Packed { space: Space::Input, offsets };
-    let algorithm = |plan: &mut Recorder<_>, place: Place| {
+    let algorithm = |plan: &mut PlanRecorder<_>, place: Place| {
         let own = Span::output(blocks.len(place.rank));
         layers::reduce_scatter(plan, place, nodes, how, &blocks, own)
     };
@@ -132,7 +132,7 @@ pub fn reduce_scatter(
 /// Gathers of blocks of `len` bytes each. In place, the root's block is where it belongs already.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn gather(
     nodes: &Nodes,
     size: u32,
@@ -140,7 +140,7 @@ pub fn gather(
     root: u32,
     len: usize,
     in_place: bool,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Output, len };
     let scratch = |rank| layers::trees_scratch(nodes, how, Place { rank, size }, root, len);
     let total = len * size as usize;
@@ -153,7 +153,7 @@ pub fn gather(
 /// is for [`Tree::Linear`] within nodes.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn scatter(
     nodes: &Nodes,
     size: u32,
@@ -161,7 +161,7 @@ pub fn scatter(
     root: u32,
     len: usize,
     in_place: bool,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let blocks = Even { space: Space::Input, len };
     let scratch = |rank| layers::trees_scratch(nodes, how, Place { rank, size }, root, len);
     let total = len * size as usize;
@@ -173,11 +173,17 @@ pub fn scatter(
 /// All-to-alls of blocks of `len` bytes each, with so many partners among nodes.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn alltoall(nodes: &Nodes, size: u32, partners: u32, len: usize) -> Result<Proof, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn alltoall(
+    nodes: &Nodes,
+    size: u32,
+    partners: u32,
+    len: usize,
+) -> Result<PlanProof, PlanFlaw> {
     let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
-    let plan =
-        |plan: &mut Recorder<_>, place| layers::alltoall(plan, place, nodes, partners, from, into);
+    let plan = |plan: &mut PlanRecorder<_>, place| {
+        layers::alltoall(plan, place, nodes, partners, from, into)
+    };
     let scratch = |rank| layers::alltoall_scratch(nodes, Place { rank, size }, len);
     let total = len * size as usize;
     any_alltoall(record(size, plan)?, total, total, scratch, |_| (from, into))
@@ -186,16 +192,17 @@ pub fn alltoall(nodes: &Nodes, size: u32, partners: u32, len: usize) -> Result<P
 /// Prefix reductions of vectors of `len` bytes.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn scan(
     nodes: &Nodes,
     size: u32,
     how: Layered<Scan>,
     exclusive: bool,
     len: usize,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     let vectors = (Span::input(len), Span::output(len));
-    let plan =
-        |plan: &mut Recorder<_>, place| layers::scan(plan, place, nodes, how, exclusive, vectors);
+    let plan = |plan: &mut PlanRecorder<_>, place| {
+        layers::scan(plan, place, nodes, how, exclusive, vectors)
+    };
     any_scan(record(size, plan)?, exclusive, len, layers::scan_scratch(how, len))
 }

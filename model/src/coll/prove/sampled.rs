@@ -7,14 +7,14 @@
 use super::blocks::placed;
 use super::*;
 use crate::coll::levels::Factors;
-use crate::coll::verify::{Arrival, Sample, Sampled};
+use crate::coll::verify::{Sample, Sampled, SampledMessage};
 
 /// Whether each chosen rank ended as `right` says; the number of messages that were compared.
 fn all_right(
     sample: Sample<'_>,
     sampled: &Sampled,
-    right: impl Fn(Ended<'_>) -> Result<(), Flaw>,
-) -> Result<u64, Flaw> {
+    right: impl Fn(Ended<'_>) -> Result<(), PlanFlaw>,
+) -> Result<u64, PlanFlaw> {
     let contributions = &sampled.contributions;
     for (&rank, output) in sample.chosen.iter().zip(&sampled.outputs) {
         right(Ended { rank, output, contributions })?;
@@ -26,12 +26,16 @@ fn all_right(
 /// followed; while they are gathered, the chosen ones are. Between the two, each rank has no more than its own part.
 ///
 /// # Errors
-/// The first [`Flaw`].
-pub fn scatter_allgather(sample: Sample<'_>, root: u32, len: usize) -> Result<u64, Flaw> {
+/// The first [`PlanFlaw`].
+pub fn scatter_allgather(sample: Sample<'_>, root: u32, len: usize) -> Result<u64, PlanFlaw> {
     let (size, data_span) = (sample.size, Span::output(len));
     let steps = record(size, |plan, place| bcast::scatter_parts(plan, place, root, data_span))?;
     let outcome = follow(steps, |rank, _| Spaces {
-        output: if rank == root { Memory::of(&[data(0, len)]) } else { Memory::new(len) },
+        output: if rank == root {
+            SymbolicMemory::of(&[data(0, len)])
+        } else {
+            SymbolicMemory::new(len)
+        },
         ..Spaces::default()
     })?;
     let own = |rank| {
@@ -45,12 +49,12 @@ pub fn scatter_allgather(sample: Sample<'_>, root: u32, len: usize) -> Result<u6
     let sampled = sample.follow(
         |plan, place| bcast::gather_parts(plan, place, root, data_span),
         |rank, _| {
-            let mut output = Memory::new(len);
+            let mut output = SymbolicMemory::new(len);
             let part = if rank == root { data_span } else { own(rank) };
             output.write(part.at, &[data(part.at as u64, part.len)]);
             Spaces { output, ..Spaces::default() }
         },
-        |Arrival { into, .. }, _| vec![data(into.at as u64, into.len)],
+        |SampledMessage { into, .. }, _| vec![data(into.at as u64, into.len)],
     )?;
     all_right(sample, &sampled, |ended| ended.expect((0, len), 0, &Of::Data))
 }
@@ -59,13 +63,13 @@ pub fn scatter_allgather(sample: Sample<'_>, root: u32, len: usize) -> Result<u6
 /// [`Direct`](Allgather::Direct).
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn allgatherv(
     sample: Sample<'_>,
     blocks: &Placed<'_>,
     how: Allgather,
     total: usize,
-) -> Result<u64, Flaw> {
+) -> Result<u64, PlanFlaw> {
     let size = sample.size;
     let elements = elements(size, blocks);
     let all: u64 = blocks.counts.iter().map(|count| (count * blocks.width) as u64).sum();
@@ -73,11 +77,11 @@ pub fn allgatherv(
     let sampled = sample.follow(
         |plan, place| allgather::any(plan, place, how, Span::input(blocks.len(place.rank)), blocks),
         |rank, _| Spaces {
-            input: Memory::of(&[data(elements[rank as usize], blocks.len(rank))]),
-            output: Memory::new(total),
+            input: SymbolicMemory::of(&[data(elements[rank as usize], blocks.len(rank))]),
+            output: SymbolicMemory::new(total),
             scratch: allgather::scratch(how, total),
         },
-        |Arrival { to, into, .. }, _| match into.space {
+        |SampledMessage { to, into, .. }, _| match into.space {
             // Blocks are collected from the receiver's own on, around the end.
             Space::Scratch => {
                 let first = (elements[to as usize] + into.at as u64) % all.max(1);
@@ -93,7 +97,7 @@ pub fn allgatherv(
 /// All-to-alls, with so many partners at a time, of blocks of `len(from, to)` bytes, at most 256.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 ///
 /// # Panics
 /// Where a block is longer than that.
@@ -101,7 +105,7 @@ pub fn alltoallv(
     sample: Sample<'_>,
     partners: u32,
     len: impl Fn(u32, u32) -> usize,
-) -> Result<u64, Flaw> {
+) -> Result<u64, PlanFlaw> {
     let size = sample.size;
     let len = |from, to| {
         let len = len(from, to);
@@ -130,11 +134,11 @@ pub fn alltoallv(
             let from = Packed { space: Space::Input, offsets: &sent };
             Spaces {
                 input: placed(sent[size as usize], size, &from, |to| element(me, to)),
-                output: Memory::new(got[size as usize]),
+                output: SymbolicMemory::new(got[size as usize]),
                 scratch: 0,
             }
         },
-        |Arrival { from, to, .. }, _| vec![data(element(from, to), len(from, to))],
+        |SampledMessage { from, to, .. }, _| vec![data(element(from, to), len(from, to))],
     )?;
     all_right(sample, &sampled, |ended| {
         let me = ended.rank;
@@ -148,12 +152,12 @@ pub fn alltoallv(
 /// order of ranks but pairwise.
 ///
 /// # Errors
-/// The first [`Flaw`].
+/// The first [`PlanFlaw`].
 pub fn reduce_scatter(
     sample: Sample<'_>,
     offsets: &[usize],
     how: ReduceScatter,
-) -> Result<u64, Flaw> {
+) -> Result<u64, PlanFlaw> {
     let size = sample.size;
     let total = offsets[size as usize];
     let blocks = Packed { space: Space::Input, offsets };
@@ -164,7 +168,7 @@ pub fn reduce_scatter(
         },
         |rank, contributions| Spaces {
             input: contribution(rank, total, contributions),
-            output: Memory::new(blocks.len(rank)),
+            output: SymbolicMemory::new(blocks.len(rank)),
             scratch: reduce_scatter::scratch(how, Place { rank, size }, &blocks),
         },
         |arrival, contributions| match how {
@@ -175,7 +179,7 @@ pub fn reduce_scatter(
             _ => {
                 let own = blocks.span(arrival.to);
                 let combined = contributions.of(arrival.from);
-                vec![Piece { len: own.len, element: own.at as u64, combined }]
+                vec![MemoryPiece { len: own.len, element: own.at as u64, combined }]
             }
         },
     )?;
@@ -191,10 +195,10 @@ pub fn reduce_scatter(
 fn in_order(
     size: u32,
     factors: &[u32],
-    Arrival { from, to, stage, .. }: Arrival,
+    SampledMessage { from, to, stage, .. }: SampledMessage,
     blocks: &impl Blocks,
-    contributions: &mut Contributions,
-) -> Vec<Piece> {
+    contributions: &mut ContributionTable,
+) -> Vec<MemoryPiece> {
     let (done, rest) = factors.split_at(stage as usize);
     // The first digits of a rank are its lowest ones.
     let run: u32 = done.iter().product();
@@ -212,7 +216,7 @@ fn in_order(
         blocks.span(to % kept + rank)
     };
     let piece = |span: Span| {
-        combined.map(|combined| Piece { len: span.len, element: span.at as u64, combined })
+        combined.map(|combined| MemoryPiece { len: span.len, element: span.at as u64, combined })
     };
     (0..size / kept).filter_map(|index| piece(block(index))).collect()
 }

@@ -127,7 +127,7 @@ pub(super) fn allreductions(size: u32) {
 
 /// The stages of all that the heuristic can give are proven elsewhere; what is done in a stage is always the same.
 pub(super) fn schedules_of_many(size: u32) {
-    proven!(multiplying(&choose(size, 2.316, Order::ByCost), (8, 8), false));
+    proven!(multiplying(&choose(size, 2.316, FactorOrder::ByCost), (8, 8), false));
     if size <= 512 {
         proven!(multiplying(&Schedule::doubling(size), (8, 8), true));
     }

@@ -20,7 +20,7 @@ fn chosen(size: u32, many: bool) -> Vec<u32> {
 
 /// Runs a proof; some of its messages must be between chosen ranks.
 #[track_caller]
-fn holds_at_some(proof: Result<u64, Flaw>, what: std::fmt::Arguments<'_>) {
+fn holds_at_some(proof: Result<u64, PlanFlaw>, what: std::fmt::Arguments<'_>) {
     let compared = proof.unwrap_or_else(|flaw| panic!("{what}: {flaw}"));
     assert!(compared > 0, "{what}: nothing was compared");
 }
@@ -127,7 +127,7 @@ fn all_messages_are_compared_where_all_ranks_are_chosen() {
     for size in [2, 5, 8, 12, 16_u32] {
         let all: Vec<u32> = (0..size).collect();
         let sample = Sample { size, chosen: &all };
-        let messages = |proof: Proof| proof.messages();
+        let messages = |proof: PlanProof| proof.messages();
         let (counts, displacements, total) = scattered(size);
         let blocks = placed(Space::Output, &counts, &displacements);
         for how in [Allgather::Bruck, Allgather::Ring, Allgather::Direct] {

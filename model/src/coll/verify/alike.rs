@@ -16,12 +16,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 
-use super::contributions::{Combined, Contributions};
-use super::memory::{Piece, split_front};
+use super::contributions::{Combined, ContributionTable};
+use super::memory::{MemoryPiece, split_front};
 use super::stage::Stage;
-use super::{Flaw, Job, Outcome, Rank, Spaces, check_peer};
+use super::{CollectiveOutcome, Job, PlanFlaw, Rank, Spaces, check_peer};
 use crate::coll::plan::{Place, Space, Span};
-use crate::coll::record::{Recorder, Step, Steps};
+use crate::coll::record::{PlanRecorder, Step, Steps};
 
 /// What takes rank 0 to rank `by`, and all ranks with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,9 +161,9 @@ impl Alike {
     fn image_pieces(
         &self,
         by: u32,
-        mut pieces: Vec<Piece>,
-        contributions: &mut Contributions,
-    ) -> Option<Vec<Piece>> {
+        mut pieces: Vec<MemoryPiece>,
+        contributions: &mut ContributionTable,
+    ) -> Option<Vec<MemoryPiece>> {
         let mut images = Vec::new();
         pieces.reverse();
         while let Some(&piece) = pieces.last() {
@@ -175,7 +175,11 @@ impl Alike {
             };
             let at = piece.element % (1 << RANK) % self.block as u64;
             let len = piece.len.min(self.block - at as usize);
-            images.push(Piece { len, element: self.image_element(by, piece.element), combined });
+            images.push(MemoryPiece {
+                len,
+                element: self.image_element(by, piece.element),
+                combined,
+            });
             split_front(&mut pieces, len);
         }
         Some(images)
@@ -184,24 +188,24 @@ impl Alike {
     /// Compares the plans of ranks with rank 0's, and follows that. `spaces` are its memories.
     ///
     /// # Errors
-    /// [`Flaw::NotAlike`], or the first flaw of rank 0's plan.
+    /// [`PlanFlaw::NotAlike`], or the first flaw of rank 0's plan.
     pub fn follow(
         &self,
-        algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
+        algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place) -> Result<(), Infallible>,
         compared: impl IntoIterator<Item = u32>,
-        spaces: impl Fn(&mut Contributions) -> Spaces,
-    ) -> Result<Outcome, Flaw> {
+        spaces: impl Fn(&mut ContributionTable) -> Spaces,
+    ) -> Result<CollectiveOutcome, PlanFlaw> {
         let steps = |rank| {
-            let mut recorder = Recorder::default();
+            let mut recorder = PlanRecorder::default();
             let Ok(()) = algorithm(&mut recorder, Place { rank, size: self.size });
-            recorder.finish().ok_or(Flaw::TooGreat(rank))
+            recorder.finish().ok_or(PlanFlaw::TooGreat(rank))
         };
         let (mut first, mut other) = (Vec::new(), Vec::new());
-        self.original_steps(0, &steps(0)?, &mut first).ok_or(Flaw::NotAlike(0))?;
+        self.original_steps(0, &steps(0)?, &mut first).ok_or(PlanFlaw::NotAlike(0))?;
         for rank in compared {
             let same = self.original_steps(rank, &steps(rank)?, &mut other);
             if same.is_none() || first != other {
-                return Err(Flaw::NotAlike(rank));
+                return Err(PlanFlaw::NotAlike(rank));
             }
         }
         self.follow_first(&first, spaces)
@@ -211,23 +215,23 @@ impl Alike {
     /// they are right if those of root 0 are.
     ///
     /// # Errors
-    /// [`Flaw::NotAlike`].
+    /// [`PlanFlaw::NotAlike`].
     pub fn compare_root(
         &self,
         root: u32,
-        algorithm: impl Fn(&mut Recorder<Infallible>, Place, u32) -> Result<(), Infallible>,
-    ) -> Result<(), Flaw> {
+        algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place, u32) -> Result<(), Infallible>,
+    ) -> Result<(), PlanFlaw> {
         let (mut first, mut other) = (Vec::new(), Vec::new());
         for relative in 0..self.size {
             let rank = self.image(root, relative);
             for (rank, root, steps) in [(relative, 0, &mut first), (rank, root, &mut other)] {
-                let mut recorder = Recorder::default();
+                let mut recorder = PlanRecorder::default();
                 let Ok(()) = algorithm(&mut recorder, Place { rank, size: self.size }, root);
-                let recorded = recorder.finish().ok_or(Flaw::TooGreat(rank))?;
-                self.original_steps(root, &recorded, steps).ok_or(Flaw::NotAlike(rank))?;
+                let recorded = recorder.finish().ok_or(PlanFlaw::TooGreat(rank))?;
+                self.original_steps(root, &recorded, steps).ok_or(PlanFlaw::NotAlike(rank))?;
             }
             if first != other {
-                return Err(Flaw::NotAlike(rank));
+                return Err(PlanFlaw::NotAlike(rank));
             }
         }
         Ok(())
@@ -237,9 +241,9 @@ impl Alike {
     fn follow_first(
         &self,
         steps: &[Step],
-        spaces: impl Fn(&mut Contributions) -> Spaces,
-    ) -> Result<Outcome, Flaw> {
-        let mut contributions = Contributions::default();
+        spaces: impl Fn(&mut ContributionTable) -> Spaces,
+    ) -> Result<CollectiveOutcome, PlanFlaw> {
+        let mut contributions = ContributionTable::default();
         let rank = Rank::new(spaces(&mut contributions), 1);
         let mut job = Job { ranks: vec![rank], contributions, ..Job::default() };
         let (mut sends, mut receives) = (BTreeMap::<_, VecDeque<Span>>::new(), Vec::new());
@@ -267,14 +271,14 @@ impl Alike {
             }
         }
         if !job.ranks[0].stages[0].is_empty() {
-            return Err(Flaw::NotAwaited(0));
+            return Err(PlanFlaw::NotAwaited(0));
         }
         let sent = vec![job.ranks[0].sent; self.size as usize];
         let outputs = job.ranks.into_iter().map(|rank| {
             let [_, output, _] = rank.spaces;
             output
         });
-        Ok(Outcome { outputs: outputs.collect(), sent, contributions: job.contributions })
+        Ok(CollectiveOutcome { outputs: outputs.collect(), sent, contributions: job.contributions })
     }
 
     /// Delivers the messages of a stage.
@@ -283,8 +287,8 @@ impl Alike {
         job: &mut Job,
         sends: &mut BTreeMap<(u32, u8), VecDeque<Span>>,
         receives: &mut Vec<(u32, Span, u8)>,
-    ) -> Result<(), Flaw> {
-        let deadlock = Flaw::Deadlock { ranks: self.size, first: 0 };
+    ) -> Result<(), PlanFlaw> {
+        let deadlock = PlanFlaw::Deadlock { ranks: self.size, first: 0 };
         let mut arrivals = Vec::new();
         for (from, into, phase) in receives.drain(..) {
             // What the sender sends to rank 0 is what rank 0 sends to the rank that rank 0 would be for it.
@@ -292,11 +296,11 @@ impl Alike {
                 sends.get_mut(&(self.original(from, 0), phase)).and_then(VecDeque::pop_front);
             let sent = sent.ok_or_else(|| deadlock.clone())?;
             if sent.len != into.len {
-                return Err(Flaw::Lengths { from, to: 0, sent: sent.len, received: into.len });
+                return Err(PlanFlaw::Lengths { from, to: 0, sent: sent.len, received: into.len });
             }
             let pieces = job.ranks[0].read(0, sent)?;
             let pieces = self.image_pieces(from, pieces, &mut job.contributions);
-            arrivals.push((into, pieces.ok_or(Flaw::NotAlike(from))?));
+            arrivals.push((into, pieces.ok_or(PlanFlaw::NotAlike(from))?));
         }
         if sends.values().any(|left| !left.is_empty()) {
             return Err(deadlock);

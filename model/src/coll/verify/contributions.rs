@@ -88,14 +88,14 @@ fn print(rank: u32) -> u128 {
 
 /// All values of a proof.
 #[derive(Debug, Default)]
-pub struct Contributions {
+pub struct ContributionTable {
     /// The ranks of each value.
     lists: Vec<Ranks>,
     singles: HashMap<u32, Combined>,
     joined: HashMap<(Combined, Combined), Combined>,
 }
 
-impl Contributions {
+impl ContributionTable {
     /// What one rank contributes.
     pub fn of(&mut self, rank: u32) -> Combined {
         let next = Combined(self.lists.len() as u32);
@@ -214,14 +214,14 @@ impl Ranks {
 mod tests {
     use super::*;
 
-    fn combine(all: &mut Contributions, ranks: &[u32]) -> Combined {
+    fn combine(all: &mut ContributionTable, ranks: &[u32]) -> Combined {
         let singles: Vec<_> = ranks.iter().map(|&rank| all.of(rank)).collect();
         singles.into_iter().reduce(|left, right| all.join(left, right).unwrap()).unwrap()
     }
 
     #[test]
     fn a_value_has_one_number_and_other_brackets_make_another_one() {
-        let mut all = Contributions::default();
+        let mut all = ContributionTable::default();
         let one = combine(&mut all, &[0, 1, 2, 3]);
         assert_eq!(combine(&mut all, &[0, 1, 2, 3]), one);
         let (left, right) = (combine(&mut all, &[0, 1]), combine(&mut all, &[2, 3]));
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn order_and_number_are_distinguished() {
-        let mut all = Contributions::default();
+        let mut all = ContributionTable::default();
         for (ranks, ordered, once) in [
             (&[0, 1, 2, 3][..], true, true),
             (&[3, 2, 1, 0], false, true),
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn ranks_that_are_too_many_to_be_listed_are_known_by_their_sum() {
-        let mut all = Contributions::default();
+        let mut all = ContributionTable::default();
         let size = LISTED_RANKS as u32 + 88;
         for rank in 0..size {
             all.of(rank);
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn data_is_no_contribution() {
-        let mut all = Contributions::default();
+        let mut all = ContributionTable::default();
         let one = all.of(0);
         assert_eq!(all.join(one, Combined::DATA), None);
         assert!(!all.once(Combined::DATA, &(0..1)) && !all.in_order(Combined::DATA, &(0..1)));

@@ -8,7 +8,7 @@ use super::sorted::Sorted;
 /// Bytes that are consecutive elements, all combined of the same ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "what is known of bytes")]
-pub struct Piece {
+pub struct MemoryPiece {
     /// How many.
     pub len: usize,
     /// The number of the first.
@@ -17,7 +17,7 @@ pub struct Piece {
     pub combined: Combined,
 }
 
-impl Piece {
+impl MemoryPiece {
     /// The piece without its first `at` bytes.
     const fn after(self, at: usize) -> Self {
         Self { len: self.len - at, element: self.element + at as u64, ..self }
@@ -35,7 +35,7 @@ impl Piece {
 }
 
 /// Takes `len` bytes off the front of pieces.
-pub(super) fn split_front(pieces: &mut Vec<Piece>, len: usize) {
+pub(super) fn split_front(pieces: &mut Vec<MemoryPiece>, len: usize) {
     let front = pieces.last_mut().expect("there are as many bytes");
     if front.len == len {
         pieces.pop();
@@ -46,20 +46,20 @@ pub(super) fn split_front(pieces: &mut Vec<Piece>, len: usize) {
 
 /// A space. Bytes that were never written belong to no piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct SymbolicMemory {
     len: usize,
     /// By their first byte; neighbours do not go on where the other ends.
-    pieces: Sorted<usize, Piece>,
+    pieces: Sorted<usize, MemoryPiece>,
 }
 
-impl Memory {
+impl SymbolicMemory {
     /// So many bytes that were never written.
     pub fn new(len: usize) -> Self {
         Self { len, pieces: Sorted::default() }
     }
 
     /// Exactly these pieces.
-    pub fn of(pieces: &[Piece]) -> Self {
+    pub fn of(pieces: &[MemoryPiece]) -> Self {
         let mut memory = Self::new(pieces.iter().map(|piece| piece.len).sum());
         memory.write(0, pieces);
         memory
@@ -76,7 +76,7 @@ impl Memory {
     }
 
     /// What `len` bytes from `at` on are. `None` where some were never written.
-    pub fn read(&self, at: usize, len: usize) -> Option<Vec<Piece>> {
+    pub fn read(&self, at: usize, len: usize) -> Option<Vec<MemoryPiece>> {
         let (mut found, mut next, end) = (Vec::new(), at, at + len);
         let read = self.pieces.visit(at, end, |start, &piece| {
             if start + piece.len <= at || next == end {
@@ -95,7 +95,7 @@ impl Memory {
     }
 
     /// The same where they are at least one byte, and all of one piece.
-    pub(super) fn read_one(&self, at: usize, len: usize) -> Option<Piece> {
+    pub(super) fn read_one(&self, at: usize, len: usize) -> Option<MemoryPiece> {
         let one = self.pieces.visit(at, at + len, |start, &piece| match start + piece.len {
             behind if len > 0 && start <= at && behind >= at + len => {
                 ControlFlow::Break(piece.after(at - start))
@@ -106,7 +106,7 @@ impl Memory {
     }
 
     /// Writes pieces from `at` on.
-    pub fn write(&mut self, at: usize, pieces: &[Piece]) {
+    pub fn write(&mut self, at: usize, pieces: &[MemoryPiece]) {
         let len: usize = pieces.iter().map(|piece| piece.len).sum();
         if len == 0 {
             return;
@@ -123,7 +123,7 @@ impl Memory {
         }
     }
 
-    fn insert(&mut self, at: usize, piece: Piece) {
+    fn insert(&mut self, at: usize, piece: MemoryPiece) {
         if let Some((start, before)) = self.pieces.last_below(at)
             && start + before.len == at
             && before.goes_on(piece)
@@ -168,12 +168,12 @@ mod tests {
             writes in prop::collection::vec((0..40_usize, prop::collection::vec((0..6_usize, 0..8_u64), 0..4)), 0..20),
             at in 0..60_usize, len in 0..20_usize,
         ) {
-            let mut memory = Memory::new(80);
+            let mut memory = SymbolicMemory::new(80);
             let mut bytes = [None; 80];
             for (at, pieces) in writes {
                 let pieces: Vec<_> = pieces
                     .into_iter()
-                    .map(|(len, element)| Piece { len, element, combined: Combined::DATA })
+                    .map(|(len, element)| MemoryPiece { len, element, combined: Combined::DATA })
                     .collect();
                 memory.write(at, &pieces);
                 let elements = pieces.iter().flat_map(|p| p.element..p.element + p.len as u64);

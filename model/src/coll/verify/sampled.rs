@@ -12,16 +12,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 
-use super::contributions::Contributions;
-use super::memory::{Memory, Piece, split_front};
+use super::contributions::ContributionTable;
+use super::memory::{MemoryPiece, SymbolicMemory, split_front};
 use super::stage::Stage;
-use super::{Flaw, Rank, Spaces, check_peer};
+use super::{PlanFlaw, Rank, Spaces, check_peer};
 use crate::coll::plan::{Place, Span};
-use crate::coll::record::{Recorder, Step};
+use crate::coll::record::{PlanRecorder, Step};
 
 /// A message that a chosen rank receives.
 #[derive(Clone, Copy, Debug)]
-pub struct Arrival {
+pub struct SampledMessage {
     /// The sender.
     pub from: u32,
     /// The receiver.
@@ -45,9 +45,9 @@ pub struct Sample<'a> {
 #[derive(Debug)]
 pub struct Sampled {
     /// Their outputs, in the order in which they were chosen.
-    pub outputs: Vec<Memory>,
+    pub outputs: Vec<SymbolicMemory>,
     /// What the outputs were combined of.
-    pub contributions: Contributions,
+    pub contributions: ContributionTable,
     /// Messages between two of them, of which both sides were compared.
     pub compared: u64,
 }
@@ -56,7 +56,7 @@ pub struct Sampled {
 struct Side {
     stage: u32,
     span: Span,
-    pieces: Vec<Piece>,
+    pieces: Vec<MemoryPiece>,
 }
 
 /// By sender, receiver and phase, in order.
@@ -70,23 +70,23 @@ impl Sample<'_> {
     /// Follows the chosen ranks. `spaces` makes the memories of each, `arriving` says what a message has to be.
     ///
     /// # Errors
-    /// The first [`Flaw`] that is met.
+    /// The first [`PlanFlaw`] that is met.
     ///
     /// # Panics
     /// Where a plan has tracks, and where the chosen ranks are not in ascending order.
     pub fn follow(
         &self,
-        algorithm: impl Fn(&mut Recorder<Infallible>, Place) -> Result<(), Infallible>,
-        spaces: impl Fn(u32, &mut Contributions) -> Spaces,
-        arriving: impl Fn(Arrival, &mut Contributions) -> Vec<Piece>,
-    ) -> Result<Sampled, Flaw> {
+        algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place) -> Result<(), Infallible>,
+        spaces: impl Fn(u32, &mut ContributionTable) -> Spaces,
+        arriving: impl Fn(SampledMessage, &mut ContributionTable) -> Vec<MemoryPiece>,
+    ) -> Result<Sampled, PlanFlaw> {
         assert!(self.chosen.is_sorted_by(|one, next| one < next), "ranks in ascending order");
-        let mut contributions = Contributions::default();
+        let mut contributions = ContributionTable::default();
         let (mut sent, mut received, mut outputs) = (Sides::new(), Sides::new(), Vec::new());
         for &me in self.chosen {
-            let mut recorder = Recorder::default();
+            let mut recorder = PlanRecorder::default();
             let Ok(()) = algorithm(&mut recorder, Place { rank: me, size: self.size });
-            let steps = recorder.finish().ok_or(Flaw::TooGreat(me))?;
+            let steps = recorder.finish().ok_or(PlanFlaw::TooGreat(me))?;
             let mut rank = Rank::new(spaces(me, &mut contributions), 1);
             let (mut stage, mut coming) = (0, Vec::new());
             for step in steps.iter() {
@@ -113,13 +113,13 @@ impl Sample<'_> {
                     }
                     Step::Wait => {
                         for (from, span, phase) in coming.drain(..) {
-                            let arrival = Arrival { from, to: me, stage, into: span };
+                            let arrival = SampledMessage { from, to: me, stage, into: span };
                             let mut pieces = arriving(arrival, &mut contributions);
                             pieces.retain(|piece| piece.len > 0);
                             let due = pieces.iter().map(|piece| piece.len).sum();
                             if due != span.len {
                                 let (sent, received) = (due, span.len);
-                                return Err(Flaw::Lengths { from, to: me, sent, received });
+                                return Err(PlanFlaw::Lengths { from, to: me, sent, received });
                             }
                             rank.memory(span.space).write(span.at, &pieces);
                             if self.has(from) {
@@ -134,7 +134,7 @@ impl Sample<'_> {
                 }
             }
             if !rank.stages[0].is_empty() {
-                return Err(Flaw::NotAwaited(me));
+                return Err(PlanFlaw::NotAwaited(me));
             }
             let [_, output, _] = rank.spaces;
             outputs.push(output);
@@ -145,32 +145,40 @@ impl Sample<'_> {
 }
 
 /// Compares the two sides of all messages, of which it gives the number.
-fn compare(mut sent: Sides, received: Sides, contributions: &Contributions) -> Result<u64, Flaw> {
+fn compare(
+    mut sent: Sides,
+    received: Sides,
+    contributions: &ContributionTable,
+) -> Result<u64, PlanFlaw> {
     let mut compared = 0;
     for ((from, to, phase), all) in received {
         let mut sides = sent.remove(&(from, to, phase)).unwrap_or_default();
         for into in all {
             let side = sides.pop_front().filter(|side| side.stage == into.stage);
-            let side = side.ok_or(Flaw::Deadlock { ranks: 1, first: to })?;
+            let side = side.ok_or(PlanFlaw::Deadlock { ranks: 1, first: to })?;
             if side.span.len != into.span.len {
                 let (sent, received) = (side.span.len, into.span.len);
-                return Err(Flaw::Lengths { from, to, sent, received });
+                return Err(PlanFlaw::Lengths { from, to, sent, received });
             }
             if !are_same(side.pieces, into.pieces, contributions) {
-                return Err(Flaw::Wrong { rank: to, at: into.span.at });
+                return Err(PlanFlaw::Wrong { rank: to, at: into.span.at });
             }
             compared += 1;
         }
         if !sides.is_empty() {
-            return Err(Flaw::NotAwaited(from));
+            return Err(PlanFlaw::NotAwaited(from));
         }
     }
     // What nobody receives.
-    sent.keys().next().map_or(Ok(compared), |&(from, ..)| Err(Flaw::NotAwaited(from)))
+    sent.keys().next().map_or(Ok(compared), |&(from, ..)| Err(PlanFlaw::NotAwaited(from)))
 }
 
 /// Whether pieces are the same elements of the same ranks, however they are cut.
-fn are_same(mut one: Vec<Piece>, mut other: Vec<Piece>, contributions: &Contributions) -> bool {
+fn are_same(
+    mut one: Vec<MemoryPiece>,
+    mut other: Vec<MemoryPiece>,
+    contributions: &ContributionTable,
+) -> bool {
     one.reverse();
     other.reverse();
     while let (Some(&left), Some(&right)) = (one.last(), other.last()) {
@@ -195,10 +203,10 @@ mod tests {
 
     /// Two of many ranks swap their vectors by a plan that `wrong` changes at rank 1.
     fn swap(
-        wrong: impl Fn(&mut Recorder<Infallible>) -> Result<(), Infallible>,
+        wrong: impl Fn(&mut PlanRecorder<Infallible>) -> Result<(), Infallible>,
         chosen: &[u32],
-    ) -> Result<Sampled, Flaw> {
-        let piece = |rank: u32| Piece {
+    ) -> Result<Sampled, PlanFlaw> {
+        let piece = |rank: u32| MemoryPiece {
             len: LEN,
             element: u64::from(rank) * 100,
             combined: Combined::DATA,
@@ -214,15 +222,15 @@ mod tests {
                 plan.wait()
             },
             |rank, _| Spaces {
-                input: Memory::of(&[piece(rank)]),
-                output: Memory::new(LEN),
+                input: SymbolicMemory::of(&[piece(rank)]),
+                output: SymbolicMemory::new(LEN),
                 scratch: LEN,
             },
-            |arrival, _| vec![Piece { len: arrival.into.len, ..piece(arrival.from) }],
+            |arrival, _| vec![MemoryPiece { len: arrival.into.len, ..piece(arrival.from) }],
         )
     }
 
-    fn right(plan: &mut Recorder<Infallible>) -> Result<(), Infallible> {
+    fn right(plan: &mut PlanRecorder<Infallible>) -> Result<(), Infallible> {
         plan.send(0, Span::input(LEN))?;
         plan.recv(0, Span::output(LEN))?;
         plan.wait()
@@ -235,7 +243,7 @@ mod tests {
         let outcome = swap(right, &[1, 700, 701]).unwrap();
         assert_eq!(outcome.compared, 2);
         let first = outcome.outputs[0].read(0, LEN).unwrap();
-        assert_eq!(first, [Piece { len: LEN, element: 0, combined: Combined::DATA }]);
+        assert_eq!(first, [MemoryPiece { len: LEN, element: 0, combined: Combined::DATA }]);
     }
 
     #[test]
@@ -249,7 +257,7 @@ mod tests {
             },
             &[0, 1],
         );
-        assert_eq!(late.unwrap_err(), Flaw::Deadlock { ranks: 1, first: 0 });
+        assert_eq!(late.unwrap_err(), PlanFlaw::Deadlock { ranks: 1, first: 0 });
         let short = swap(
             |plan| {
                 plan.recv(0, Span::output(LEN))?;
@@ -258,7 +266,7 @@ mod tests {
             },
             &[0, 1],
         );
-        let lengths = Flaw::Lengths { from: 1, to: 0, sent: LEN - 1, received: LEN };
+        let lengths = PlanFlaw::Lengths { from: 1, to: 0, sent: LEN - 1, received: LEN };
         assert_eq!(short.unwrap_err(), lengths);
         let other = swap(
             |plan| {
@@ -269,7 +277,7 @@ mod tests {
             },
             &[0, 1],
         );
-        assert_eq!(other.unwrap_err(), Flaw::Deadlock { ranks: 1, first: 1 });
+        assert_eq!(other.unwrap_err(), PlanFlaw::Deadlock { ranks: 1, first: 1 });
         let twice = swap(
             |plan| {
                 right(plan)?;
@@ -278,7 +286,7 @@ mod tests {
             },
             &[0, 1],
         );
-        assert_eq!(twice.unwrap_err(), Flaw::NotAwaited(1));
+        assert_eq!(twice.unwrap_err(), PlanFlaw::NotAwaited(1));
         let garbage = swap(
             |plan| {
                 plan.recv(0, Span::output(LEN))?;
@@ -287,9 +295,9 @@ mod tests {
             },
             &[0, 1],
         );
-        assert_eq!(garbage.unwrap_err(), Flaw::Unwritten(1, Span::scratch(0, LEN)));
+        assert_eq!(garbage.unwrap_err(), PlanFlaw::Unwritten(1, Span::scratch(0, LEN)));
         let unasked = swap(|plan| plan.wait(), &[0, 1]);
-        assert_eq!(unasked.unwrap_err(), Flaw::Deadlock { ranks: 1, first: 0 });
+        assert_eq!(unasked.unwrap_err(), PlanFlaw::Deadlock { ranks: 1, first: 0 });
         let back = swap(
             |plan| {
                 plan.recv(0, Span::output(LEN))?;
@@ -300,7 +308,7 @@ mod tests {
             },
             &[1],
         );
-        assert_eq!(back.unwrap_err(), Flaw::NotAwaited(1));
+        assert_eq!(back.unwrap_err(), PlanFlaw::NotAwaited(1));
     }
 
     #[test]
@@ -316,7 +324,7 @@ mod tests {
         );
         assert_eq!(echo.unwrap().compared, 2);
         let sample = Sample { size: 2, chosen: &[0, 1] };
-        let all = |element| vec![Piece { len: LEN, element, combined: Combined::DATA }];
+        let all = |element| vec![MemoryPiece { len: LEN, element, combined: Combined::DATA }];
         let wrong = sample.follow(
             |plan, place| {
                 plan.recv(place.rank ^ 1, Span::output(LEN))?;
@@ -324,12 +332,12 @@ mod tests {
                 plan.wait()
             },
             |_, _| Spaces {
-                input: Memory::of(&all(0)),
-                output: Memory::new(LEN),
+                input: SymbolicMemory::of(&all(0)),
+                output: SymbolicMemory::new(LEN),
                 ..Spaces::default()
             },
             |arrival, _| all(u64::from(arrival.to)),
         );
-        assert_eq!(wrong.unwrap_err(), Flaw::Wrong { rank: 1, at: 0 });
+        assert_eq!(wrong.unwrap_err(), PlanFlaw::Wrong { rank: 1, at: 0 });
     }
 }

@@ -10,10 +10,10 @@ use std::collections::hash_map::Entry;
 use super::super::generate::rank_steps;
 use super::super::program::{Act, Program, TaskId};
 use super::super::source::StepSource;
-use super::{Collective, Job, JobRecordError, Lengths, Own, RankRecord, Row, What};
+use super::{BlockRow, Collective, Job, JobRecordError, Lengths, Own, RankRecord, What};
 
 /// Gives the steps of a collective.
-pub type Steps<'a> = dyn FnMut(&Collective) -> Result<Box<dyn StepSource>, String> + 'a;
+pub type StepProvider<'a> = dyn FnMut(&Collective) -> Result<Box<dyn StepSource>, String> + 'a;
 
 /// A communicator of the job, and which of its collectives: the series and the number in that.
 pub(super) type Place = (u32, u64, u64);
@@ -63,12 +63,12 @@ impl Recorded<'_> {
             match blocks {
                 Own::Nothing => {}
                 Own::Block(len) => own[*rank] = Some(*len),
-                Own::Sent(all) if all.len() == 1 => pairs[*rank] = Some(Row::Same(all[0])),
-                Own::Sent(all) => pairs[*rank] = Some(Row::Each(all.clone())),
+                Own::Sent(all) if all.len() == 1 => pairs[*rank] = Some(BlockRow::Same(all[0])),
+                Own::Sent(all) => pairs[*rank] = Some(BlockRow::Each(all.clone())),
             }
         }
         let own: Option<Vec<usize>> = own.into_iter().collect();
-        let pairs: Option<Vec<Row>> = pairs.into_iter().collect();
+        let pairs: Option<Vec<BlockRow>> = pairs.into_iter().collect();
         own.map(Lengths::Members).or(pairs.map(Lengths::Pairs)).unwrap_or(Lengths::Even)
     }
 }
@@ -100,7 +100,7 @@ impl Job {
     ///
     /// # Errors
     /// When members disagree on a collective, or `steps` has none for it.
-    pub fn program(&self, steps: &mut Steps<'_>) -> Result<Program, JobRecordError> {
+    pub fn program(&self, steps: &mut StepProvider<'_>) -> Result<Program, JobRecordError> {
         let mut program = Program::new(self.size());
         let mut names = Names::default();
         let recorded = self.recorded(&names);

@@ -15,7 +15,7 @@ use std::ffi::c_int;
 use std::rc::Rc;
 
 use bowline_mpi::Status as Received;
-use bowline_mpi::raw::{Completion, Posted, Request as Raw, Standing, Started};
+use bowline_mpi::raw::{Completion, PostedMessage, RawRequest as Raw, Standing, Started};
 
 use super::buffers::Buffers;
 use super::general::{self, Callbacks};
@@ -44,7 +44,7 @@ enum Entry {
 #[derive(Debug)]
 struct Message {
     comm: Rc<CommObject>,
-    posted: Posted,
+    posted: PostedMessage,
 }
 
 /// A request of any kind.
@@ -89,7 +89,7 @@ pub(crate) enum Seen {
     /// It is none, or inactive.
     Idle,
     /// It is under way; the message that it waits for, if that is all.
-    Busy(Option<Posted>),
+    Busy(Option<PostedMessage>),
     /// It is complete, and that was not reported yet.
     Done,
 }
@@ -162,7 +162,7 @@ impl Requests {
     #[inline(always)]
     pub(crate) fn give_message(
         &self,
-        posted: Posted,
+        posted: PostedMessage,
         comm: &Rc<CommObject>,
         request: Out<Request>,
     ) -> Result<(), Fault> {

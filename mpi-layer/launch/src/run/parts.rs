@@ -9,7 +9,7 @@ use super::{LaunchError, RunOptions};
 /// A further program of a job, for [`RunOptions::more`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Part {
+pub struct JobPart {
     /// Its ranks.
     pub ranks: u32,
     /// The program: a path, or a name that is looked for in `PATH`.
@@ -22,7 +22,7 @@ pub struct Part {
     pub directory: Option<PathBuf>,
 }
 
-impl Part {
+impl JobPart {
     /// `ranks` times `program`, without arguments.
     pub fn new(ranks: u32, program: impl Into<OsString>) -> Self {
         let (args, env) = (Vec::new(), Vec::new());
@@ -58,16 +58,16 @@ impl RunOptions {
     }
 
     /// A job of these programs; everything else as documented.
-    pub fn of_parts(parts: Vec<Part>) -> Self {
+    pub fn of_parts(parts: Vec<JobPart>) -> Self {
         let mut options = Self::new(0, "");
         options.take_parts(parts);
         options
     }
 
     /// Makes these its programs.
-    pub(crate) fn take_parts(&mut self, parts: Vec<Part>) {
+    pub(crate) fn take_parts(&mut self, parts: Vec<JobPart>) {
         let mut parts = parts.into_iter();
-        if let Some(Part { ranks, program, args, env, directory }) = parts.next() {
+        if let Some(JobPart { ranks, program, args, env, directory }) = parts.next() {
             (self.ranks, self.program, self.args) = (ranks, program, args);
             (self.env, self.directory) = (env, directory);
         }
@@ -83,7 +83,7 @@ impl RunOptions {
             env: &self.env,
             directory: self.directory.as_deref(),
         };
-        std::iter::once(first).chain(self.more.iter().map(Part::view))
+        std::iter::once(first).chain(self.more.iter().map(JobPart::view))
     }
 
     /// The number of the program that a rank runs, and the program.
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn ranks_are_counted_on_from_program_to_program() {
         let mut options = RunOptions::new(2, "a");
-        options.more = vec![Part::new(1, "b"), Part::new(3, "c")];
+        options.more = vec![JobPart::new(1, "b"), JobPart::new(3, "c")];
         assert_eq!(options.size().unwrap(), 6);
         let names: Vec<_> = (0..7).map(|rank| options.part_of(rank)).collect();
         let names = names.into_iter().map(|part| part.map(|(n, p)| (n, p.program.to_str())));
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn jobs_that_cannot_be_are_refused() {
         let mut options = RunOptions::new(2, "a");
-        options.more = vec![Part::new(0, "b")];
+        options.more = vec![JobPart::new(0, "b")];
         assert!(matches!(options.size(), Err(LaunchError::NoRanks)));
-        options.more = vec![Part::new(u32::MAX, "b")];
+        options.more = vec![JobPart::new(u32::MAX, "b")];
         assert!(matches!(options.size(), Err(LaunchError::TooManyRanks)));
     }
 }

@@ -2,7 +2,7 @@
 //! the key. What the others take from it is a peer's word and is checked.
 
 use bowline_base::words::ViewWords;
-use bowline_ucp::{Ep, Memory, RmaError, Worker};
+use bowline_ucp::{Ep, MemoryHandle, RmaError, Worker};
 
 use crate::shared_memory::Home;
 
@@ -15,7 +15,7 @@ const KEY: usize = 16;
 
 /// Makes memory of `len` bytes and writes what opens it to `offer`; on failure, which is logged, the offer
 /// stays empty and everybody goes on by messages.
-pub(super) fn make(worker: &Worker, len: usize, offer: &mut [u8; BYTES]) -> Option<Memory> {
+pub(super) fn make(worker: &Worker, len: usize, offer: &mut [u8; BYTES]) -> Option<MemoryHandle> {
     let attempt = || {
         let memory = worker.mem_alloc(len)?;
         let key = worker.rkey_pack(memory)?;

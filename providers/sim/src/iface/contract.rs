@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
-use bowline_uct::runtime::{Memory, bytes_of};
+use bowline_uct::runtime::{RegisteredMemory, bytes_of};
 use bowline_uct::{
     AmHeader, AmId, Armed, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
     MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RkeyId, SignalSafe, Sink,
@@ -87,13 +87,13 @@ impl MemoryDomain for SimIface {
 
     fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
-        let handle = self.domain.keep(Memory::allocate(len)?);
+        let handle = self.domain.keep(RegisteredMemory::allocate(len)?);
         Ok(self.publish(handle, true))
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
-        let handle = self.domain.keep(Memory::of_buffer(memory));
+        let handle = self.domain.keep(RegisteredMemory::of_buffer(memory));
         Ok(self.publish(handle, true))
     }
 
@@ -101,13 +101,13 @@ impl MemoryDomain for SimIface {
         if !self.attr.caps.contains(Caps::EXPOSE) {
             return Err(MemError::Unsupported("lend memory to the reads of peers"));
         }
-        let handle = self.domain.keep(Memory::exposed(bytes));
+        let handle = self.domain.keep(RegisteredMemory::exposed(bytes));
         Ok(self.publish(handle, false))
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
         self.offers_memory()?;
-        let handle = self.domain.keep(Memory::lent(bytes));
+        let handle = self.domain.keep(RegisteredMemory::lent(bytes));
         Ok(self.publish(handle, true))
     }
 

@@ -2,7 +2,7 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
-use bowline_uct::runtime::Memory;
+use bowline_uct::runtime::RegisteredMemory;
 use bowline_uct::{
     Armed, Desc, EpId, Iface, KeptArrivals, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain,
     OpenError, PeerFailure, PostError, RkeyId, SignalSafe, TagOffload, Wakeup, forward, lacks,
@@ -27,11 +27,11 @@ impl MemoryDomain for RcIface {
     }
 
     fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.state.domain.keep(Memory::of_buffer(memory))
+        self.state.domain.keep(RegisteredMemory::of_buffer(memory))
     }
 
     fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.state.domain.keep(Memory::lent(bytes))
+        self.state.domain.keep(RegisteredMemory::lent(bytes))
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {

@@ -13,7 +13,7 @@ use bowline_uct::{Arrival, Discard, PeerFailure, Sink, Source, Verdict};
 use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
 
 use super::post::SENT;
-use super::window::Order;
+use super::window::ReceiveOrder;
 use super::wire::{DatagramHead, DatagramKind, HEAD_BYTES};
 use super::{BATCH, BEFORE_MESSAGE, UdIface};
 use crate::control::GRH_BYTES;
@@ -238,7 +238,7 @@ impl UdIface {
         if !std::mem::replace(&mut link.owing, true) {
             self.state.owing.push_back(number);
         }
-        if link.incoming.order(sequence) != Order::Next {
+        if link.incoming.order(sequence) != ReceiveOrder::Next {
             link.incoming.dropped(sequence);
             self.counters.dropped += 1;
             return None;

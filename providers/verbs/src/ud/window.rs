@@ -295,7 +295,7 @@ impl Trips {
 
 /// What a datagram with a message is to its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum ReceiveOrder {
     /// The one that was expected.
     Next,
     /// One that was taken already: its acknowledgement was lost.
@@ -323,11 +323,11 @@ impl Incoming {
     }
 
     /// What datagram `sequence` is.
-    pub fn order(&self, sequence: u32) -> Order {
+    pub fn order(&self, sequence: u32) -> ReceiveOrder {
         match sequence.wrapping_sub(self.expected) {
-            0 => Order::Next,
-            ahead if ahead < u32::MAX / 2 => Order::Early,
-            _ => Order::Again,
+            0 => ReceiveOrder::Next,
+            ahead if ahead < u32::MAX / 2 => ReceiveOrder::Early,
+            _ => ReceiveOrder::Again,
         }
     }
 
@@ -342,12 +342,12 @@ impl Incoming {
     /// Datagram `sequence` was not.
     pub fn dropped(&mut self, sequence: u32) {
         match self.order(sequence) {
-            Order::Again => self.at_once = self.at_once.or(Some(false)),
-            Order::Early if !self.gap_reported => {
+            ReceiveOrder::Again => self.at_once = self.at_once.or(Some(false)),
+            ReceiveOrder::Early if !self.gap_reported => {
                 self.gap_reported = true;
                 self.at_once = Some(true);
             }
-            Order::Early | Order::Next => {}
+            ReceiveOrder::Early | ReceiveOrder::Next => {}
         }
     }
 

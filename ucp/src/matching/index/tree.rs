@@ -2,7 +2,7 @@
 //! future work (section 7, "dynamic dimensionality and span").
 //!
 //! ```text
-//!   rank / 4 = sum of c_i d^i over n dimensions      n and d by `Shape::for_ranks`
+//!   rank / 4 = sum of c_i d^i over n dimensions      n and d by `TreeShape::for_ranks`
 //!
 //!   node of dimension n-1: an array by c ──► node of dimension n-2 ──► ... ──► leaf of four ranks
 //! ```
@@ -27,14 +27,14 @@ const LEAF_BITS: u32 = 2;
 
 /// Dimensions and their span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct TreeShape {
     /// Number of dimensions.
     pub dimensions: u32,
     /// log2 of the span of each.
     pub bits: u32,
 }
 
-impl Shape {
+impl TreeShape {
     /// Ranks that share a leaf.
     pub const LEAF_RANKS: u32 = 1 << LEAF_BITS;
 
@@ -65,7 +65,7 @@ impl Shape {
 /// See the module's text.
 #[derive(Debug)]
 pub struct TreeIndex {
-    shape: Shape,
+    shape: TreeShape,
     /// The nodes, each `1 << bits` words of children; node 0 is the root.
     nodes: Vec<u32>,
     /// Children of each node.
@@ -86,11 +86,11 @@ pub struct TreePath {
 impl TreeIndex {
     /// For a communicator of `ranks` ranks.
     pub fn new(ranks: u32) -> Self {
-        Self::with_shape(Shape::for_ranks(ranks))
+        Self::with_shape(TreeShape::for_ranks(ranks))
     }
 
     /// With a given shape.
-    pub fn with_shape(shape: Shape) -> Self {
+    pub fn with_shape(shape: TreeShape) -> Self {
         Self {
             shape,
             nodes: Vec::new(),
@@ -102,7 +102,7 @@ impl TreeIndex {
     }
 
     /// The shape.
-    pub const fn shape(&self) -> Shape {
+    pub const fn shape(&self) -> TreeShape {
         self.shape
     }
 
@@ -153,7 +153,7 @@ impl Index for TreeIndex {
         if self.nodes.is_empty() {
             return None;
         }
-        let Shape { dimensions, bits } = self.shape;
+        let TreeShape { dimensions, bits } = self.shape;
         let mask = (1 << bits) - 1;
         let mut shift = dimensions * bits;
         let rank = rank >> LEAF_BITS;
@@ -186,7 +186,7 @@ impl Index for TreeIndex {
             self.others = leaf;
             return leaf;
         }
-        let Shape { dimensions, bits } = self.shape;
+        let TreeShape { dimensions, bits } = self.shape;
         let mask = (1 << bits) - 1;
         let rank = rank >> LEAF_BITS;
         let mut entered = path.entered;
@@ -260,12 +260,12 @@ mod tests {
     fn shapes_cover_their_ranks_and_grow_with_them() {
         let mut last = 0;
         for ranks in [1, 2, 16, 17, 256, 512, 4096, 65_536, 1 << 20, 1 << 24, u32::MAX] {
-            let shape = Shape::for_ranks(ranks);
+            let shape = TreeShape::for_ranks(ranks);
             let covered = 1u128 << (shape.dimensions * shape.bits + LEAF_BITS);
             assert!(covered >= u128::from(ranks), "{shape:?} has no room for {ranks} ranks");
             assert!(shape.dimensions >= last, "{ranks} ranks: {shape:?}");
             last = shape.dimensions;
         }
-        assert_eq!(Shape::for_ranks(1).dimensions, 1);
+        assert_eq!(TreeShape::for_ranks(1).dimensions, 1);
     }
 }

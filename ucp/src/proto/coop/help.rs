@@ -1,7 +1,7 @@
 //! The side of the sender: what it was asked to help with, and its pieces from the back.
 
 use bowline_base::buffer::SendBuf;
-use bowline_base::cursor::{Cursor, Side};
+use bowline_base::cursor::{Cursor, CursorEnd};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS};
@@ -13,7 +13,7 @@ use crate::loan;
 use crate::peer::PeerIndex;
 use crate::protocol::{Protocol, Sending};
 use crate::request::{Requests, Send, SendPhase, send_of};
-use crate::status::{Status, WaitsFor};
+use crate::status::{OpStatus, WaitsFor};
 use crate::wire::{self, CoopRequest};
 
 /// What the sender was asked to help with.
@@ -87,8 +87,9 @@ impl Inner {
         let (Some(rkey), Some(cursor)) = (peer.reach, help.cursor) else { return false };
         let (coop_request, pieces) = (&help.coop_request, help.coop_request.pieces());
         let view = lane.rkey_ptr(cursor.rkey, cursor.address, Cursor::BYTES);
-        let claimed = view
-            .and_then(|view: View<'_>| Cursor::in_view(view, 0)?.claim(pieces, Side::Back).ok());
+        let claimed = view.and_then(|view: View<'_>| {
+            Cursor::in_view(view, 0)?.claim(pieces, CursorEnd::Back).ok()
+        });
         let Some(nth) = claimed else { return false };
         let offset = u64::from(pieces - 1 - nth) * coop_request.piece;
         let length = coop_request.piece.min(coop_request.wanted - offset);
@@ -121,7 +122,7 @@ impl Inner {
         }
         self.control(index, wire::COOP_FIN, [remote, u64::from(done)], &[]);
         if let Some(outcome) = answer {
-            self.engine.finish(key, Status { length, outcome, ..Status::NONE });
+            self.engine.finish(key, OpStatus { length, outcome, ..OpStatus::NONE });
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use bowline_base::buffer::{RecvBuf, Shape};
+use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Caps, PeerFailure};
@@ -19,7 +19,7 @@ use crate::peer::{PeerIndex, can_land};
 use crate::proto::put::Written;
 use crate::request::{self, Announced, AnnouncedStage, Body, Fetch, Receive, Request, RequestId};
 use crate::settings::RndvScheme;
-use crate::status::Status;
+use crate::status::OpStatus;
 use crate::wire::{self, Rts};
 
 /// Receives that may be announced at once: each exposes its buffer on the chance that a long message
@@ -163,7 +163,7 @@ impl Inner {
         if mask == 0 || !is_posted(Some(request)) {
             return None;
         }
-        if receive.buffer.shape() != Shape::Whole {
+        if receive.buffer.shape() != MemoryLayout::Whole {
             return None;
         }
         let capacity = receive.buffer.len();
@@ -321,7 +321,7 @@ impl Engine {
     }
 
     /// An announced receive is to end with `status`. `false`: it waits for its peer (rule 4).
-    fn end_announced(&mut self, key: Key, status: Status) -> bool {
+    fn end_announced(&mut self, key: Key, status: OpStatus) -> bool {
         let Some(request) = self.requests.get_mut(key) else { return true };
         let Body::Announced(announced) = &mut request.body else { return true };
         let how = self.peers[announced.peer as usize].failure();
@@ -339,7 +339,7 @@ impl Engine {
 
     /// Ends an announced receive, now or later.
     #[cold]
-    pub(super) fn finish_announced(&mut self, key: Key, status: Status) {
+    pub(super) fn finish_announced(&mut self, key: Key, status: OpStatus) {
         if self.end_announced(key, status) {
             self.finish(key, status);
         }
@@ -465,7 +465,7 @@ impl Engine {
         }));
         request.body = Body::Receive(receive);
         let Envelope { source, tag, .. } = *envelope;
-        request.status = Status { source, tag, length, outcome: Ok(()) };
+        request.status = OpStatus { source, tag, length, outcome: Ok(()) };
         self.announcer().out -= 1;
         if self.announcer().waits() {
             self.actions.push(Action::Poll(&RTR));

@@ -1,6 +1,6 @@
 //! Tables of transports that do not exist, with figures chosen for the purpose.
 
-use bowline_model::transport::{Figure, Origin};
+use bowline_model::transport::{CostOrigin, Figure};
 use bowline_uct::{AtomicOps, OpLimits};
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ fn lending(mut attr: IfaceAttr) -> IfaceAttr {
     attr
 }
 
-fn figures(list: &[(&str, f64)], origin: Origin) -> TransportCosts {
+fn figures(list: &[(&str, f64)], origin: CostOrigin) -> TransportCosts {
     let mut costs = TransportCosts::assumed("test", false);
     for (name, value) in list {
         costs.figure_mut(name).unwrap().learn(*value, origin);
@@ -56,13 +56,13 @@ const ROUND: [(&str, f64); 10] = [
 ];
 
 fn text(table: &Table) -> Vec<String> {
-    let line = |range: &Range| format!("{} {}..={}", range.protocol, range.from, range.to);
+    let line = |range: &ProtocolRange| format!("{} {}..={}", range.protocol, range.from, range.to);
     table.ranges().iter().map(line).collect()
 }
 
 #[test]
 fn the_table_of_round_figures() {
-    let costs = figures(&ROUND, Origin::Calibrated);
+    let costs = figures(&ROUND, CostOrigin::Calibrated);
     let table = Table::among(ALL, Op::TagSend, &lane("test"), &costs, Conditions::default());
     // Eager 240 + 0.3 n and read 1200.5 + 0.1 n meet at 4802.5.
     let expected = [
@@ -72,7 +72,7 @@ fn the_table_of_round_figures() {
         "rndv/shared 131072..=18446744073709551615",
     ];
     assert_eq!(text(&table), expected);
-    assert!(table.ranges().iter().all(|range| range.origin == Origin::Calibrated));
+    assert!(table.ranges().iter().all(|range| range.origin == CostOrigin::Calibrated));
     assert_eq!(table.pick(40), Some(&eager::SHORT));
     assert_eq!(table.pick(41), Some(&eager::BCOPY));
     assert_eq!(table.pick(u64::MAX), Some(&coop::COOP));
@@ -81,7 +81,7 @@ fn the_table_of_round_figures() {
 
 #[test]
 fn what_lies_with_its_sender_saves_a_copy() {
-    let mut costs = figures(&ROUND, Origin::Calibrated);
+    let mut costs = figures(&ROUND, CostOrigin::Calibrated);
     costs.get.required.value = 100_000.0;
     let attr = lending(lane("test"));
     let table = Table::among(ALL, Op::TagSend, &attr, &costs, Conditions::default());
@@ -105,7 +105,7 @@ fn what_lies_with_its_sender_saves_a_copy() {
 
 #[test]
 fn one_sided_operations_are_priced() {
-    let costs = figures(&ROUND, Origin::Calibrated);
+    let costs = figures(&ROUND, CostOrigin::Calibrated);
     let mut attr = lending(lane("test"));
     attr.caps |= Caps::PUT_SHORT;
     attr.limits.put.max_short = 8192;
@@ -151,7 +151,7 @@ fn one_sided_operations_are_priced() {
 
 #[test]
 fn slow_reads_move_the_threshold() {
-    let mut costs = figures(&ROUND, Origin::Calibrated);
+    let mut costs = figures(&ROUND, CostOrigin::Calibrated);
     costs.get.required.value = 100_000.0;
     let table = Table::among(ALL, Op::TagSend, &lane("test"), &costs, Conditions::default());
     // Pieces of a message go until the receiver's room for unexpected ones would be used up, though
@@ -162,7 +162,7 @@ fn slow_reads_move_the_threshold() {
 
 #[test]
 fn thresholds_of_the_user_stand() {
-    let costs = figures(&ROUND, Origin::Probed);
+    let costs = figures(&ROUND, CostOrigin::Probed);
     let conditions =
         Conditions { rndv_threshold: Some(100), cooperate: Some(1 << 50), ..Conditions::default() };
     let table = Table::among(ALL, Op::TagSend, &lane("test"), &costs, conditions);
@@ -177,7 +177,7 @@ fn thresholds_of_the_user_stand() {
 
 #[test]
 fn where_ranks_share_processors_nothing_goes_in_pieces_that_can_be_read() {
-    let mut costs = figures(&ROUND, Origin::Probed);
+    let mut costs = figures(&ROUND, CostOrigin::Probed);
     costs.get.required.value = 100_000.0;
     let conditions = Conditions { oversubscribed: true, ..Conditions::default() };
     let mut attr = lane("test");
@@ -204,7 +204,7 @@ fn where_ranks_share_processors_nothing_goes_in_pieces_that_can_be_read() {
 fn what_a_lane_cannot_do_is_not_in_its_table() {
     let mut attr = lane("test");
     attr.caps.remove(Caps::GET_ZCOPY);
-    let costs = figures(&ROUND, Origin::Calibrated);
+    let costs = figures(&ROUND, CostOrigin::Calibrated);
     let table = Table::among(ALL, Op::TagSend, &attr, &costs, Conditions::default());
     assert_eq!(table.pick(1 << 20), Some(&fragments::FRAGMENTS));
     assert_eq!(table.pick(131_072), Some(&eager::MULTI));
@@ -216,11 +216,11 @@ fn what_a_lane_cannot_do_is_not_in_its_table() {
 
 #[test]
 fn the_least_sure_figure_names_the_prediction() {
-    let mut costs = figures(&ROUND, Origin::Calibrated);
+    let mut costs = figures(&ROUND, CostOrigin::Calibrated);
     costs.copy = Figure::assumed(0.1);
     let table = Table::among(ALL, Op::TagSend, &lane("test"), &costs, Conditions::default());
-    let origins: Vec<Origin> = table.ranges().iter().map(|range| range.origin).collect();
-    use Origin::{Assumed, Calibrated};
+    let origins: Vec<CostOrigin> = table.ranges().iter().map(|range| range.origin).collect();
+    use CostOrigin::{Assumed, Calibrated};
     assert_eq!(origins, [Assumed, Assumed, Calibrated, Calibrated]);
 }
 
@@ -241,7 +241,7 @@ proptest! {
         for (at, slope) in [2, 3, 6, 9].into_iter().zip(slopes) {
             list[at].1 = slope;
         }
-        let costs = figures(&list, Origin::Calibrated);
+        let costs = figures(&list, CostOrigin::Calibrated);
         let mut attr = lane("test");
         if !reads {
             attr.caps.remove(Caps::GET_ZCOPY);

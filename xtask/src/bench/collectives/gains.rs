@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use bowline_model::choice::{Order, Reading, choose, every, time};
+use bowline_model::choice::{FactorOrder, Reading, choose, every, time};
 use bowline_model::cost::Pipelining;
 use bowline_model::fennel::generate::allreduce;
 use bowline_model::fennel::machine::Machine;
@@ -128,7 +128,7 @@ impl Gains {
             let ns = on.simulated(schedule)?;
             Ok(Contestant { schedule: schedule.to_string(), ns, less: less(ns, doubling_ns) })
         };
-        let heuristic = choose(ranks, on.network.cost.ratio(), Order::ByCost);
+        let heuristic = choose(ranks, on.network.cost.ratio(), FactorOrder::ByCost);
         let equation = |of: &Schedule| time(of, on.cost(), Reading::Groups);
         Ok(Self {
             network: on.short,

@@ -7,12 +7,12 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use bowline_model::choice::{Order, choose, every};
+use bowline_model::choice::{FactorOrder, choose, every};
 use bowline_model::fennel::generate::allreduce;
-use bowline_model::fennel::instrument::{Recorder, Skew};
+use bowline_model::fennel::instrument::{Skew, TraceRecorder};
 use bowline_model::fennel::machine::Machine;
 use bowline_model::fennel::network::{Fixed, Pipelined};
-use bowline_model::schedule::{Schedule, Token};
+use bowline_model::schedule::{JointStage, Schedule};
 use serde::Serialize;
 
 use super::Row;
@@ -64,7 +64,7 @@ struct Run {
 
 fn simulated(schedule: &Schedule, bytes: usize) -> Result<Run> {
     let mut machine = Machine { network: Pipelined::CHAPTER_5, compute: Fixed(10.0) };
-    let (mut skew, mut recorder) = (Skew::new(schedule.ranks()), Recorder::default());
+    let (mut skew, mut recorder) = (Skew::new(schedule.ranks()), TraceRecorder::default());
     let ns = machine.run(&allreduce(schedule, bytes), &mut [&mut skew, &mut recorder])?;
     let mut sends_last = vec![false; skew.ends().len()];
     for ran in recorder.tasks.iter().filter(|ran| ran.local > ran.start) {
@@ -86,7 +86,7 @@ fn timed(schedule: &Schedule) -> Result<Timed> {
 }
 
 fn merges(schedule: &Schedule) -> bool {
-    matches!(schedule.tokens().first(), Some(Token::Merge(_)))
+    matches!(schedule.tokens().first(), Some(JointStage::Merge(_)))
 }
 
 /// The best schedules of a number of ranks, among all of one level.
@@ -94,9 +94,9 @@ fn forms(ranks: u32) -> Result<Forms> {
     let mut best: [Option<Timed>; 3] = [None, None, None];
     for schedule in every(ranks, usize::MAX).context("all schedules")? {
         let form = match schedule.tokens().first() {
-            Some(Token::Merge(_)) => 0,
-            Some(Token::Collapse { .. }) => 1,
-            Some(Token::Exchange { .. }) => 2,
+            Some(JointStage::Merge(_)) => 0,
+            Some(JointStage::Collapse { .. }) => 1,
+            Some(JointStage::Exchange { .. }) => 2,
             // Cuts of the vector, which 8 bytes are too short for.
             _ => continue,
         };
@@ -106,7 +106,7 @@ fn forms(ranks: u32) -> Result<Forms> {
         }
     }
     let [merged, collapsed, factored] = best.map(|best| best.context("a schedule of each form"));
-    let heuristic = choose(ranks, Pipelined::CHAPTER_5.cost.ratio(), Order::ByCost);
+    let heuristic = choose(ranks, Pipelined::CHAPTER_5.cost.ratio(), FactorOrder::ByCost);
     Ok(Forms {
         ranks,
         merged: merged?,

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use bowline_bench::{Contestant, Figures, Rounds};
-use bowline_model::choice::{Order, choose};
+use bowline_model::choice::{FactorOrder, choose};
 use bowline_model::cost::Pipelining;
 use bowline_model::schedule::Schedule;
 
@@ -52,7 +52,7 @@ fn push(curves: &mut Vec<Curve>, name: &str, ranks: u32, gain: Option<f64>) {
 
 /// The heuristic's schedule with the published parameters.
 fn heuristic(ranks: u32) -> String {
-    choose(ranks, Pipelining::ARCHER.ratio(), Order::ByCost).to_string()
+    choose(ranks, Pipelining::ARCHER.ratio(), FactorOrder::ByCost).to_string()
 }
 
 fn merging(site: &mut Site<'_>, findings: &mut Findings) -> Result<()> {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use bowline_model::choice::{Order, Reading, Search, choose, choose_of, time};
+use bowline_model::choice::{FactorOrder, Reading, Search, choose, choose_of, time};
 use bowline_model::cost::{Pipelining, best_width, break_even_width, factor_cap};
 use bowline_model::schedule::Schedule;
 
@@ -69,10 +69,14 @@ pub(super) fn efficiencies(rows: &mut Vec<Row>, plots: Option<&Path>) -> Result<
     };
     let found = [
         ("recursive doubling", 72.1, means(&Schedule::doubling)),
-        ("greatest factors to 12 first", 92.4, means(&|n| choose(n, ROUNDED, Order::Greatest))),
+        (
+            "greatest factors to 12 first",
+            92.4,
+            means(&|n| choose(n, ROUNDED, FactorOrder::Greatest)),
+        ),
         // The cap of the ratio that was fitted.
         ("greatest factors to 9 first", 92.4, means(&|n| choose_of(n, &[9, 8, 7, 6, 5, 4, 3, 2]))),
-        ("heuristic, cheapest first", 97.1, means(&|n| choose(n, ROUNDED, Order::ByCost))),
+        ("heuristic, cheapest first", 97.1, means(&|n| choose(n, ROUNDED, FactorOrder::ByCost))),
     ];
     for (what, published, means) in &found {
         let what = format!("efficiency to {MOST} ranks: {what}");
@@ -110,7 +114,7 @@ fn single_ranks(rows: &mut Vec<Row>) {
     let cost = Pipelining { pipelining: RATIO, required: 1.0 };
     let mut search = Search::new(cost, Reading::Published);
     for ranks in 2..50 {
-        let schedule = choose(ranks, RATIO, Order::ByCost);
+        let schedule = choose(ranks, RATIO, FactorOrder::ByCost);
         let ours = 100.0 * search.least(ranks) / time(&schedule, cost, Reading::Published);
         let published = TABLE_5_2.iter().find(|(of, _)| *of == ranks).map(|(_, of)| *of);
         if published.is_some() || ours < 99.95 {

@@ -6,7 +6,7 @@ use bowline_model::coll::forms::{
     Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
 use bowline_model::coll::price::{
-    AllreduceForm, Costs, Crew, JobCosts, OpClass, Operands, Priced, Prices, multiplying,
+    AllreduceForm, Costs, Crew, JobCosts, OpClass, Priced, Prices, ReductionOperands, multiplying,
 };
 use bowline_model::coll::wanted::STAGED;
 use bowline_model::fixed::FixedCall as Simulated;
@@ -117,7 +117,8 @@ fn allreduces(crew: Crew, costs: &Costs, bytes: usize) -> Vec<Candidate> {
     for schedule in schedules {
         let word = schedule.to_string();
         if !word.is_empty() && known.insert(word.clone()) {
-            let time = multiplying(&schedule, (bytes, Operands::NUMBERS.width())).time(crew, costs);
+            let time = multiplying(&schedule, (bytes, ReductionOperands::NUMBERS.width()))
+                .time(crew, costs);
             let how = How::Allreduce(AllreduceForm::Multiplying(schedule));
             all.push(Candidate { word, time, chosen: false, how });
         }

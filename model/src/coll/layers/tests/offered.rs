@@ -6,9 +6,9 @@ use crate::coll::forms::{Allgather, Barrier, Bcast, Reduce, ReduceScatter, Scan,
 use crate::coll::layers::Layered;
 use crate::coll::nodes::Nodes;
 use crate::coll::price::{AllreduceForm, Costs, Crew, OpClass, Priced};
-use crate::coll::prove::{Proof, layers as prove};
+use crate::coll::prove::{PlanProof, layers as prove};
 use crate::coll::tests::on_all_processors;
-use crate::coll::verify::Flaw;
+use crate::coll::verify::PlanFlaw;
 
 /// The costs that are assumed, and two with longer latencies. Schedules of allreduces depend on them.
 const COSTS: [&str; 5] =
@@ -75,7 +75,7 @@ fn prove_allreduce(
     within: Tree,
     among: &AllreduceForm,
     len: usize,
-) -> Result<Proof, Flaw> {
+) -> Result<PlanProof, PlanFlaw> {
     match among {
         AllreduceForm::Form(among) => {
             prove::allreduce(nodes, size, Layered { within, among: *among }, (len, 1), false)
@@ -283,7 +283,7 @@ fn many_ranks() {
         let offered = Offered::of(nodes.count());
         let what = |what: &str| format!("{what}, {size} ranks, {each} on each node");
         #[track_caller]
-        fn right(proof: Result<Proof, Flaw>, what: &str) {
+        fn right(proof: Result<PlanProof, PlanFlaw>, what: &str) {
             proof.unwrap_or_else(|flaw| panic!("{what}: {flaw}"));
         }
         let within = WITHIN[number % 2];

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn slow_operations_are_split_among_ranks_sooner() {
     let of = |class, bytes| {
-        let operands = Operands::new(true, class, 8);
+        let operands = ReductionOperands::new(true, class, 8);
         alone(8).allreduces(&Costs::SHARED_MEMORY, bytes, operands).swap_remove(0)
     };
     let costs = Costs::SHARED_MEMORY;
@@ -19,7 +19,7 @@ fn slow_operations_are_split_among_ranks_sooner() {
     assert!(first(OpClass::Scalar) < first(OpClass::Vector));
     assert!(of(OpClass::Function, 1 << 20).time > of(OpClass::Vector, 1 << 20).time);
     // A vector of one element cannot be split.
-    let whole = Operands::new(true, OpClass::Vector, 1 << 20);
+    let whole = ReductionOperands::new(true, OpClass::Vector, 1 << 20);
     let chosen = alone(8).allreduces(&costs, 1 << 20, whole).swap_remove(0);
     assert!(!splits(&chosen.form), "{chosen:?}");
 }
@@ -98,7 +98,7 @@ fn many_ranks_cut_short_vectors_a_little() {
     let ranks = 1 << 10;
     let found = alone(ranks).allreduces(&COSTS, 1024, true);
     let AllreduceForm::Multiplying(best) = &found[0].form else { panic!("{:?}", found[0]) };
-    let exchanges = best.tokens().iter().any(|token| matches!(token, Token::Exchange { .. }));
+    let exchanges = best.tokens().iter().any(|token| matches!(token, JointStage::Exchange { .. }));
     assert!(best.splits() && exchanges, "{best}");
     let doubling =
         Load::time(&allreduce(ranks, Allreduce::Doubling, (1024, 1)), alone(ranks), &COSTS);

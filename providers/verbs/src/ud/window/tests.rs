@@ -54,7 +54,7 @@ fn everything_arrives_once_and_in_order() {
                     wire.push((sequence, what));
                 }
                 if below(5) > 0 {
-                    if inc.order(sequence) == Order::Next {
+                    if inc.order(sequence) == ReceiveOrder::Next {
                         assert_eq!(what, taken, "out of order with seed {seed}");
                         taken += 1;
                         inc.taken();

@@ -9,7 +9,7 @@
 //! Three forms stand here, because homes differ in one thing: whether a put is ordered before what
 //! follows it without waiting.
 //!
-//! - [`published`]: as in the thesis, with counters of finalised and failed reservations. For
+//! - [`counted`]: as in the thesis, with counters of finalised and failed reservations. For
 //!   homes where messages arrive by unordered puts (verbs, libfabric).
 //! - [`seq`]: the finalise travels in the slot, as a tag that differs for every flip. For shared
 //!   memory: a message moves one cache line, and counters settle only what is left over.
@@ -31,7 +31,7 @@
 
 #[cfg(not(bowline_loom))]
 pub mod checksummed;
-pub mod published;
+pub mod counted;
 pub mod seq;
 mod settle;
 pub mod slot;

@@ -17,7 +17,7 @@
 //! complete later or fail, which no method here can say. There are two ways to have them:
 //!
 //! 1. *Posted*: the producer's steps are pure functions of what the operations returned (see
-//!    [`crate::scmp::published`]): which word to fetch-and-add, what its old value means, the
+//!    [`crate::scmp::counted`]): which word to fetch-and-add, what its old value means, the
 //!    image of each slot and where to put it, which word to add to afterwards. A protocol engine
 //!    posts them and feeds the results back. Nothing there needs a `Words`.
 //! 2. *Synchronous*: a home whose methods wait. After its link has failed, every load and

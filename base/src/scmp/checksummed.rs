@@ -8,7 +8,7 @@
 //!
 //! # The words
 //!
-//! Those of [`super::published`], with `R_BYTE`, `ticket` and `slot_byte`; S and F are not used.
+//! Those of [`super::counted`], with `R_BYTE`, `ticket` and `slot_byte`; S and F are not used.
 //! Word 0 of every slot has the tag of its flip (the upper half of R), and the mark of a START is the
 //! checksum of its message ([`Checksum`]).
 //!
@@ -66,7 +66,7 @@ mod consumer;
 
 pub use consumer::{Checksummed, Consumer, Sources};
 
-use super::published::{self, R_BYTE};
+use super::counted::{self, R_BYTE};
 use super::slot;
 use super::{AttachError, announce, check_slots};
 use crate::sync::LINE;
@@ -204,10 +204,10 @@ pub(crate) fn init_at<W: Words>(
     slots: u32,
     tag: u32,
 ) -> Result<Consumer<W>, AttachError> {
-    check_slots(&words, slots, published::bytes_for)?;
+    check_slots(&words, slots, counted::bytes_for)?;
     for offset in 0..slots {
         for half in 0..2 {
-            clear(words.line(published::slot_line(half, offset, slots)));
+            clear(words.line(counted::slot_line(half, offset, slots)));
         }
     }
     // Relaxed: the magic orders it, and what makes the queue known to producers.

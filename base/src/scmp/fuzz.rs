@@ -3,8 +3,8 @@
 //! heap home checks every line).
 
 use super::{
-    Fault, Intent, MAX_SLOTS, Producers, QueuedMessage, checksummed as checksums,
-    max_message_bytes, published, seq,
+    Fault, Intent, MAX_SLOTS, Producers, QueuedMessage, checksummed as checksums, counted,
+    max_message_bytes, seq,
 };
 use crate::buffer::RecvBuf;
 use crate::sync::atomic::Ordering;
@@ -72,7 +72,7 @@ impl checksums::Sources for Credulous {
 }
 
 fn over_checksummed(slots: u32, script: &[u8]) {
-    let words = HeapWords::new(published::bytes_for(slots));
+    let words = HeapWords::new(counted::bytes_for(slots));
     let Ok(mut consumer) = checksums::init(words.clone(), slots) else {
         return;
     };
@@ -91,7 +91,7 @@ fn over_checksummed(slots: u32, script: &[u8]) {
         if consumer.wants_flip() {
             let new = consumer.flip_word();
             // AcqRel, as its owner does it; one thread.
-            let old = words.line(published::R_BYTE / 64).swap(0, new, Ordering::AcqRel);
+            let old = words.line(counted::R_BYTE / 64).swap(0, new, Ordering::AcqRel);
             let _ = consumer.flipped(old);
         }
         if value & 24 == 0 {
@@ -111,7 +111,7 @@ fn checksum_one(
     value: u64,
 ) {
     let (tag, at) = (consumer.producers_tag(), (value >> 8) as u32 & (slots - 1));
-    let line = words.line(published::slot_line(tag >> 31, at, slots));
+    let line = words.line(counted::slot_line(tag >> 31, at, slots));
     let source = (value >> 16) as u16 & 6;
     let start = checksums::under((value >> 20 & 0x3f) << 32, tag, source);
     let mut image = [start, value >> 40 & 0xffff, 0, value, 0, 0, 0, 0];
@@ -150,8 +150,8 @@ fn over_seq(slots: u32, script: &[u8]) {
 }
 
 fn over_published(slots: u32, script: &[u8]) {
-    let words = HeapWords::new(published::bytes_for(slots));
-    let Ok(mut consumer) = published::init(words.clone(), slots, 0) else {
+    let words = HeapWords::new(counted::bytes_for(slots));
+    let Ok(mut consumer) = counted::init(words.clone(), slots, 0) else {
         return;
     };
     for chunk in script.chunks_exact(10) {

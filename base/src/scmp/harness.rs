@@ -1,7 +1,7 @@
 //! What the tests of both forms share: one face for both, producers that can be stopped after
 //! every step, and messages whose bytes say where they come from.
 
-use super::{Fault, Message, Producers, QueuedMessage, Refused, published, seq};
+use super::{Fault, Message, Producers, QueuedMessage, Refused, counted, seq};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::words::Words;
 
@@ -92,7 +92,7 @@ macro_rules! form {
 }
 
 form!(Seq, seq, false, |p, t, len| p.publish(t, len));
-form!(Published, published, true, |p, t, len| {
+form!(Counted, counted, true, |p, t, len| {
     let _ = len;
     p.finalise(t);
 });

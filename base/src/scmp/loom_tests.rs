@@ -7,9 +7,9 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::harness::{Did, Form, Published, Ranks, Seq, Stepper, payload, read};
+use super::harness::{Counted, Did, Form, Ranks, Seq, Stepper, payload, read};
 use super::seq::Settled;
-use super::{Message, published, seq};
+use super::{Message, counted, seq};
 use crate::sync::atomic::AtomicU64;
 use crate::words::LoomWords;
 
@@ -175,23 +175,23 @@ fn loom_seq_deaths_at_overflow() {
 #[test]
 fn loom_published_two_producers() {
     check(2, || {
-        race::<Published>(0, 2, [Script::living(&[ONE, ONE]), Script::living(&[TWO])]);
+        race::<Counted>(0, 2, [Script::living(&[ONE, ONE]), Script::living(&[TWO])]);
     });
 }
 
 #[test]
 fn loom_published_overflow() {
-    check(3, || race::<Published>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])]));
+    check(3, || race::<Counted>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])]));
 }
 
 #[test]
 fn loom_published_deaths() {
-    all_deaths::<Published>(3, 0, &[TWO]);
+    all_deaths::<Counted>(3, 0, &[TWO]);
 }
 
 #[test]
 fn loom_published_deaths_at_overflow() {
-    all_deaths::<Published>(3, 3, &[ONE]);
+    all_deaths::<Counted>(3, 3, &[ONE]);
 }
 
 /// The mistake of a producer that finalises before it has put: loom must see the race.
@@ -221,11 +221,11 @@ fn loom_seq_sees_a_finalise_before_its_put() {
 #[should_panic(expected = "Causality violation")]
 fn loom_published_sees_a_consumer_that_does_not_wait() {
     check(2, || {
-        let words = LoomWords::new(published::bytes_for(SLOTS));
-        let mut consumer = Published::init(words.clone(), SLOTS);
+        let words = LoomWords::new(counted::bytes_for(SLOTS));
+        let mut consumer = Counted::init(words.clone(), SLOTS);
         let producer = thread::spawn(move || {
             let ranks = Ranks::new(1);
-            let mut stepper = Stepper::<Published, _>::new(words, 0);
+            let mut stepper = Stepper::<Counted, _>::new(words, 0);
             produce(&mut stepper, &ranks, 0, Script::living(&[ONE]));
         });
         thread::yield_now();

@@ -5,11 +5,11 @@ use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
-use super::harness::{Did, Form, Published, QUEUE, Ranks, Seq, Stepper, payload, read};
+use super::harness::{Counted, Did, Form, QUEUE, Ranks, Seq, Stepper, payload, read};
 use super::seq::{LAST_GENERATION, Settled};
 use super::{
-    AttachError, Damage, FIRST_BYTES, Fault, MAX_SLOTS, Message, Refused, max_message_bytes,
-    max_message_slots, published, seq, slots_for,
+    AttachError, Damage, FIRST_BYTES, Fault, MAX_SLOTS, Message, Refused, counted,
+    max_message_bytes, max_message_slots, seq, slots_for,
 };
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::words::{HeapWords, LineWords, Words};
@@ -202,7 +202,7 @@ proptest! {
 
     #[test]
     fn published_is_a_deque(slots in slots(), actions in actions()) {
-        check::<Published>(slots, &actions)?;
+        check::<Counted>(slots, &actions)?;
     }
 
     #[test]
@@ -212,17 +212,17 @@ proptest! {
 
     #[test]
     fn images_are_what_a_producer_puts(len in 0usize..300, number in 0u64..99) {
-        let words = HeapWords::new(published::bytes_for(32));
-        let _consumer = published::init(words.clone(), 32, QUEUE).expect("large enough");
-        let mut producer = published::attach(words.clone(), QUEUE, 5).expect("made");
+        let words = HeapWords::new(counted::bytes_for(32));
+        let _consumer = counted::init(words.clone(), 32, QUEUE).expect("large enough");
+        let mut producer = counted::attach(words.clone(), QUEUE, 5).expect("made");
         let bytes = payload(5, number, len);
         let message = Message { id: 7, flags: 9, header: &[1, 2, number], payload: &bytes };
         let intent = AtomicU64::new(0);
         producer.push(&intent, &message).expect("empty");
-        let ticket = published::ticket(1 << 32, slots_for(len) as u32, 32).expect("fits");
-        let first = published::slot_byte(&ticket, 32) / 64;
+        let ticket = counted::ticket(1 << 32, slots_for(len) as u32, 32).expect("fits");
+        let first = counted::slot_byte(&ticket, 32) / 64;
         for index in 0..slots_for(len) {
-            let image = published::image(&message, 5, index);
+            let image = counted::image(&message, 5, index);
             let line = words.line(first + index);
             prop_assert_eq!(line.load(0, Ordering::Relaxed), image[0]);
             for (word, want) in image.iter().enumerate().skip(1) {
@@ -257,9 +257,9 @@ fn every_stop_is_survived() {
     }
     for stop in 0..6 {
         interleave::<Seq>(stop, |q| q.poll(9).map(drop)).expect("seq, living");
-        interleave::<Published>(stop, |q| q.poll(9).map(drop)).expect("published, living");
+        interleave::<Counted>(stop, |q| q.poll(9).map(drop)).expect("counted, living");
         interleave::<Seq>(stop, killed).expect("seq, killed");
-        interleave::<Published>(stop, killed).expect("published, killed");
+        interleave::<Counted>(stop, killed).expect("counted, killed");
     }
 }
 
@@ -276,9 +276,9 @@ fn the_checker_sees_a_finalise_before_its_put() {
     consumer.poll(1, |a| seen.push(read(&a))).expect("no fault");
     assert!(matches!(seen.as_slice(), [Err(_)]), "the empty body passed for a message");
 
-    let words = HeapWords::new(published::bytes_for(4));
-    let mut consumer = Published::init(words.clone(), 4);
-    let mut producer = <Published as Form<HeapWords>>::attach(words, 0);
+    let words = HeapWords::new(counted::bytes_for(4));
+    let mut consumer = Counted::init(words.clone(), 4);
+    let mut producer = <Counted as Form<HeapWords>>::attach(words, 0);
     producer.announce(&intent, 1).expect("empty");
     let ticket = producer.reserve(1).expect("empty");
     producer.finalise(ticket);
@@ -294,12 +294,12 @@ fn the_checker_sees_a_consumer_that_does_not_wait() {
         Ok(())
     });
     assert!(seq.is_err(), "the messages behind the hole were lost, and nobody saw it");
-    let published = interleave::<Published>(2, |q| {
+    let counted = interleave::<Counted>(2, |q| {
         q.poll(1)?;
         q.consumer.empty_without_waiting();
         q.poll(9).map(drop)
     });
-    assert!(published.is_err(), "a hole was handed out, and nobody saw it");
+    assert!(counted.is_err(), "a hole was handed out, and nobody saw it");
 }
 
 #[test]
@@ -461,13 +461,13 @@ fn threads_keep_their_order() {
 #[test]
 fn what_the_dead_left_is_resolved_by_proof() {
     for accounted in [8, 1] {
-        let words = HeapWords::new(published::bytes_for(16));
-        let mut consumer = published::init(words.clone(), 16, 0).expect("a queue");
+        let words = HeapWords::new(counted::bytes_for(16));
+        let mut consumer = counted::init(words.clone(), 16, 0).expect("a queue");
         let intent = AtomicU64::new(0);
         let header = [0; 3];
         let message = |id| Message { id, flags: 0, header: &header, payload: &[7; 30] };
-        let mut living = published::attach(words.clone(), 0, 0).expect("a queue");
-        let mut dead = published::attach(words, 0, 1).expect("a queue");
+        let mut living = counted::attach(words.clone(), 0, 0).expect("a queue");
+        let mut dead = counted::attach(words, 0, 1).expect("a queue");
         living.push(&intent, &message(1)).expect("space");
         dead.push(&intent, &message(2)).expect("space");
         let ticket = dead.reserve(2).expect("space");
@@ -499,9 +499,9 @@ fn what_the_dead_left_is_resolved_by_proof() {
 #[test]
 fn a_ring_for_one_producer() {
     const SLOTS: u32 = 8;
-    let words = HeapWords::new(published::remote_ring::bytes_for(SLOTS));
+    let words = HeapWords::new(counted::remote_ring::bytes_for(SLOTS));
     let line = |byte: usize| words.line(byte / crate::sync::LINE);
-    let mut consumer = published::remote_ring::Consumer::default();
+    let mut consumer = counted::remote_ring::Consumer::default();
     let mut tail = 0_u64;
     for round in 0..40_u64 {
         let payload = vec![round as u8; [0, 30, 100][round as usize % 3]];
@@ -510,20 +510,20 @@ fn a_ring_for_one_producer() {
         let count = slots_for(payload.len()) as u64;
         let left = u64::from(SLOTS) - tail % u64::from(SLOTS);
         tail += if count > left { left } else { 0 };
-        let first = published::slot_byte(
-            &published::ticket(tail % u64::from(SLOTS), count as u32, SLOTS).expect("it fits"),
+        let first = counted::slot_byte(
+            &counted::ticket(tail % u64::from(SLOTS), count as u32, SLOTS).expect("it fits"),
             SLOTS,
         );
         for index in 0..count as usize {
             let place = line(first + index * crate::sync::LINE);
-            for (word, value) in published::image(&message, 3, index).into_iter().enumerate() {
+            for (word, value) in counted::image(&message, 3, index).into_iter().enumerate() {
                 place.store(word, value, Ordering::Relaxed);
             }
         }
         let mut seen = Vec::new();
         assert_eq!(consumer.poll(&words, SLOTS, 9, |_| seen.push(0)), Ok(0), "not published");
         tail += count;
-        line(published::remote_ring::TAIL_BYTE).store(0, tail, Ordering::Relaxed);
+        line(counted::remote_ring::TAIL_BYTE).store(0, tail, Ordering::Relaxed);
         assert!(!consumer.is_drained(&words));
         let polled = consumer.poll(&words, SLOTS, 9, |arrival| {
             assert_eq!((arrival.source, arrival.len), (3, payload.len()));
@@ -531,16 +531,15 @@ fn a_ring_for_one_producer() {
         });
         assert_eq!((polled, &seen[..]), (Ok(1), &[round][..]));
         assert!(consumer.is_drained(&words));
-        let head = line(published::remote_ring::HEAD_BYTE).load(0, Ordering::Relaxed);
-        let read =
-            |consumed, published| published::remote_ring::read_head(head, consumed, published);
-        assert_eq!(read(tail - count, tail), Ok(published::remote_ring::Head::At(tail)));
+        let head = line(counted::remote_ring::HEAD_BYTE).load(0, Ordering::Relaxed);
+        let read = |consumed, published| counted::remote_ring::read_head(head, consumed, published);
+        assert_eq!(read(tail - count, tail), Ok(counted::remote_ring::Head::At(tail)));
         assert_eq!(read(tail - count, tail - 1), Err(crate::ring::Damaged));
         assert_eq!(read(tail + 1, tail + 9), Err(crate::ring::Damaged));
     }
     // Too many, fewer than before, and slots that were never written.
     for wrong in [tail + u64::from(SLOTS) + 1, tail - 1, tail + u64::from(SLOTS)] {
-        line(published::remote_ring::TAIL_BYTE).store(0, wrong, Ordering::Relaxed);
+        line(counted::remote_ring::TAIL_BYTE).store(0, wrong, Ordering::Relaxed);
         let polled = consumer.poll(&words, SLOTS, 9, |_| panic!("nothing was sent"));
         assert_eq!(polled, Err(crate::ring::Damaged), "{wrong}");
     }

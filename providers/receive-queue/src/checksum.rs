@@ -1,7 +1,7 @@
 //! The sender's side of a queue whose messages are checksummed. The rules are in `checksummed`.
 
 use bowline_base::scmp::checksummed::{self, key};
-use bowline_base::scmp::published::{self, R_BYTE, Ticket};
+use bowline_base::scmp::counted::{self, R_BYTE, Ticket};
 use bowline_uct::{Caps, Posted};
 
 use super::closed::closed_by;
@@ -95,14 +95,14 @@ impl LaneCore {
             link.ended = link.begun.wrapping_sub(1);
         }
         let (tag, half) = ((old >> 32) as u32, link.shape.slots);
-        if let Ok(ticket) = published::ticket(old, slots, half) {
+        if let Ok(ticket) = counted::ticket(old, slots, half) {
             checksums.next =
                 link.fifo.checksum(slots, link.sender, tag, link.cookie, checksums.next);
             return (State::Put(Put::new(ticket)), Next::Go);
         }
         self.stats.refused += 1;
         link.polite = true;
-        let state = match published::ticket(old, 1, half) {
+        let state = match counted::ticket(old, 1, half) {
             Ok(ticket) => {
                 let words = checksummed::void(key(link.cookie, checksums.next), tag, link.sender);
                 checksums.next = checksums.next.wrapping_add(1);
@@ -116,7 +116,7 @@ impl LaneCore {
     /// Says that the rest of the half is nobody's.
     fn put_void(&mut self, index: u32, ticket: Ticket, words: [u64; 8]) -> (State, Next) {
         let (bytes, tag) = (words.map(u64::to_ne_bytes), ticket.tag());
-        let at = published::slot_byte(&ticket, self.links[index as usize].shape.slots);
+        let at = counted::slot_byte(&ticket, self.links[index as usize].shape.slots);
         match self.put_bytes(index, at, bytes.as_flattened()) {
             Outcome::Done(()) => {
                 self.stats.puts += 1;

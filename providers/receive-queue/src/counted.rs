@@ -1,7 +1,7 @@
-//! The receiving side of the published form: a half is flipped, and its messages are handed out when all that was
-//! reserved in it is counted. The queue is [`bowline_base::scmp::published`]; what the dead leave is in `settle`.
+//! The receiving side of the counting form: a half is flipped, and its messages are handed out when all that was
+//! reserved in it is counted. The queue is [`bowline_base::scmp::counted`]; what the dead leave is in `settle`.
 
-use bowline_base::scmp::published::{self, Consumer};
+use bowline_base::scmp::counted::{self, Consumer};
 use bowline_base::scmp::{Fault, QueuedMessage};
 use bowline_base::words::ViewWords;
 use bowline_uct::{OpenError, Sink};
@@ -39,7 +39,7 @@ pub(super) struct Standing {
     pub(super) stalled: bool,
 }
 
-/// The published form.
+/// The counting form.
 pub(super) struct CountedInbox {
     /// Always there between two calls.
     consumer: Option<Consumer<()>>,
@@ -48,7 +48,7 @@ pub(super) struct CountedInbox {
 impl CountedInbox {
     /// A new queue in zeroed memory.
     pub(super) fn new(words: ViewWords<'_>, slots: u32) -> Result<Self, OpenError> {
-        let made = published::init(words, slots, 0);
+        let made = counted::init(words, slots, 0);
         let mut made = made.map_err(|error| OpenError::Limit(error.to_string()))?.rehome(());
         made.flip_by_hand();
         Ok(Self { consumer: Some(made) })

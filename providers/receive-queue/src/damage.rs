@@ -3,7 +3,7 @@
 //! its senders is in [`crate::closed`].
 
 use bowline_base::scmp;
-use bowline_base::scmp::published::{R_BYTE, remote_ring};
+use bowline_base::scmp::counted::{R_BYTE, remote_ring};
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::PeerFailure;
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bowline_base::scmp::checksummed::{Checksum, key, under, with_checksum};
-use bowline_base::scmp::{Message, published, slots_for};
+use bowline_base::scmp::{Message, counted, slots_for};
 use bowline_base::sync::LINE;
 
 /// What a reservation writes into the slots of its messages.
@@ -77,7 +77,7 @@ impl Fifo {
     /// Writes the slots of a message from the one with this count on.
     fn write(&mut self, first: u64, message: &Message<'_>) {
         for index in 0..slots_for(message.payload.len()) {
-            let image = published::image(message, 0, index);
+            let image = counted::image(message, 0, index);
             let at = self.place(first + index as u64);
             for (place, word) in self.bytes[at..at + LINE].chunks_exact_mut(8).zip(image) {
                 place.copy_from_slice(&word.to_ne_bytes());

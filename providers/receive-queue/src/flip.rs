@@ -4,7 +4,7 @@
 //! connection of the lane to itself, and the answer comes later. Until the receiver has it, R and what the
 //! receiver knows of it do not belong together.
 
-use bowline_base::scmp::published::R_BYTE;
+use bowline_base::scmp::counted::R_BYTE;
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use bowline_uct::{AtomicOp, AtomicWidth, PeerFailure, PostError, RemoteSlice};
 

@@ -1,9 +1,9 @@
 //! What stands where in the memory that a lane shows to its peers.
 //!
 //! ```text
-//!   0          the queue            see `bowline_base::scmp::published` and
+//!   0          the queue            see `bowline_base::scmp::counted` and
 //!                                   `bowline_base::scmp::checksummed`; or one ring for each sender,
-//!                                   see `bowline_base::scmp::published::remote_ring`
+//!                                   see `bowline_base::scmp::counted::remote_ring`
 //!   then       rings                for those who send most, in that form
 //!   then       numbers taken        one word, alone in its line; peers fetch-and-add it
 //!              status words         one for each link of ours, read by its peer (see `settle`)
@@ -13,7 +13,7 @@
 //!
 //! Its size depends on the settings alone, not on the number of peers that come.
 
-use bowline_base::scmp::{MAX_SLOTS, MIN_SLOTS, published};
+use bowline_base::scmp::{MAX_SLOTS, MIN_SLOTS, counted};
 use bowline_base::sync::LINE;
 
 use super::options::QueueForm;
@@ -57,7 +57,7 @@ impl Shape {
     pub(super) const fn queue_bytes(self) -> usize {
         match self.form {
             QueueForm::Scmp | QueueForm::ScmpRings | QueueForm::ScmpSeq => {
-                published::bytes_for(self.slots)
+                counted::bytes_for(self.slots)
             }
             QueueForm::Ring => 0,
         }
@@ -65,7 +65,7 @@ impl Shape {
 
     /// Where a ring is; where each sender has one, its number is that of the sender.
     pub(super) const fn ring_at(self, number: u32) -> usize {
-        self.queue_bytes() + number as usize * published::remote_ring::bytes_for(self.slots)
+        self.queue_bytes() + number as usize * counted::remote_ring::bytes_for(self.slots)
     }
 
     /// Where the word is from which peers take their numbers.

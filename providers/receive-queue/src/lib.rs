@@ -7,7 +7,7 @@
 //! nor any transport; the program that opens both calls [`with_messages`].
 //!
 //! The queue is SCMP as published (M. Rüfenacht's thesis, Edinburgh 2020, chapter 6): see
-//! [`bowline_base::scmp::published`], whose steps are posted here one by one. Receive memory does
+//! [`bowline_base::scmp::counted`], whose steps are posted here one by one. Receive memory does
 //! not grow with the number of peers. A message costs three operations: a fetch-and-add that
 //! reserves, a put, an addition that finalises; messages that wait for each other share them.
 //!

@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 
 use bowline_base::ring::promote::{SWITCH_ID, read_switch};
 use bowline_base::scmp::QueuedMessage;
-use bowline_base::scmp::published::remote_ring;
+use bowline_base::scmp::counted::remote_ring;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::words::ViewWords;
 use bowline_uct::Sink;

@@ -1,4 +1,4 @@
-//! The receiving side of the form with promotion: the published form for all, and rings for those who send most.
+//! The receiving side of the form with promotion: the counting form for all, and rings for those who send most.
 //! Who gets one is in `promote`.
 
 use bowline_base::words::ViewWords;
@@ -27,7 +27,7 @@ impl PromotingInbox {
 
     fn receive_queue(&mut self, lane: &mut LaneCore, sink: &mut dyn Sink, budget: u32) -> u32 {
         self.queue.flip(lane);
-        // After the flip, as in the published form.
+        // After the flip, as in the counting form.
         lane.read_introductions(self);
         let Self { queue, promotion, .. } = self;
         let polled =

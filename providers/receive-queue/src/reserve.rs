@@ -1,8 +1,8 @@
-//! Sending into the published form: a reservation is made, its slots are put and counted, and what did not fit
+//! Sending into the counting form: a reservation is made, its slots are put and counted, and what did not fit
 //! waits for another half. The form with promotion sends in this manner, too, while its route is the queue; the
 //! checksummed one reserves and puts alike.
 
-use bowline_base::scmp::published::{self, R_BYTE};
+use bowline_base::scmp::counted::{self, R_BYTE};
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{PeerFailure, RemoteSlice};
@@ -55,14 +55,14 @@ impl LaneCore {
             }
             (Counted::Finalise(ticket), None) => {
                 let polite = link.polite;
-                match self.count(index, published::settled_byte(ticket.half()), ticket.slots()) {
+                match self.count(index, counted::settled_byte(ticket.half()), ticket.slots()) {
                     Next::Go if polite => (Counted::Ready, Next::Later),
                     Next::Go => (Counted::Ready, Next::Go),
                     next => (Counted::Finalise(ticket), next),
                 }
             }
             (Counted::GiveBack { failed, tag }, None) => {
-                match self.count(index, published::failed_byte(failed.half()), failed.slots()) {
+                match self.count(index, counted::failed_byte(failed.half()), failed.slots()) {
                     Next::Go => (Counted::Poll { tag }, Next::Go),
                     next => (Counted::GiveBack { failed, tag }, next),
                 }
@@ -85,7 +85,7 @@ impl LaneCore {
         if let Some(how) = closed_by(old) {
             return (Counted::Ready, Next::Break(how));
         }
-        let state = match published::ticket(old, slots, link.shape.slots) {
+        let state = match counted::ticket(old, slots, link.shape.slots) {
             Ok(ticket) => {
                 let mark = mark(link.cookie, link.begun as u16);
                 link.fifo.stamp(slots, Stamp { sender: link.sender, mark });
@@ -143,7 +143,7 @@ impl LaneCore {
         let link = &mut self.links[index as usize];
         let slots = put.ticket.slots();
         while put.done < slots {
-            let at = published::slot_byte(&put.ticket, link.shape.slots) + put.done as usize * LINE;
+            let at = counted::slot_byte(&put.ticket, link.shape.slots) + put.done as usize * LINE;
             let most = (slots - put.done).min((self.put_max / LINE) as u32);
             let (Some(ep), Some(rkey)) = (link.inner, link.rkey) else { return Some(Next::Wait) };
             let run = link.fifo.run(put.done, most);

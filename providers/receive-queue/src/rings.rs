@@ -7,7 +7,7 @@
 //! The sender knows the tail. It reads the head when by its copy the ring is full, one read at a time;
 //! the receiver writes it into its own memory only, and needs no operation of the transport.
 
-use bowline_base::scmp::published::{self, remote_ring};
+use bowline_base::scmp::counted::{self, remote_ring};
 use bowline_base::words::ViewWords;
 use bowline_uct::{PeerFailure, Sink};
 
@@ -83,7 +83,7 @@ impl LaneCore {
         let count = link.fifo.batch(left.min(slots / 2));
         // A message that would cross the end starts at the beginning.
         let offset = if count > left { 0 } else { at };
-        let Ok(ticket) = published::ticket(offset, count, slots) else {
+        let Ok(ticket) = counted::ticket(offset, count, slots) else {
             return (State::Ready, Next::Break(PeerFailure::Refused));
         };
         if ring.after(&ticket, slots) - ring.head > u64::from(slots) {

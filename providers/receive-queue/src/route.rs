@@ -26,7 +26,7 @@
 
 use bowline_base::ring::promote::{SWITCH_ID, switch_header};
 use bowline_base::scmp::Message;
-use bowline_base::scmp::published::remote_ring;
+use bowline_base::scmp::counted::remote_ring;
 use bowline_base::sync::atomic::Ordering;
 use bowline_uct::PeerFailure;
 

@@ -1,8 +1,8 @@
-//! Where the sending side of a link stands: the states of each form. What is done in them is in `reserve` (the published
+//! Where the sending side of a link stands: the states of each form. What is done in them is in `reserve` (the counting
 //! queue), `rings`, `route` (promotion) and `checksum`.
 
 use bowline_base::ring::Damaged;
-use bowline_base::scmp::published::{Failed, Ticket, remote_ring};
+use bowline_base::scmp::counted::{Failed, Ticket, remote_ring};
 use bowline_uct::PeerFailure;
 
 use super::options::QueueForm;
@@ -62,7 +62,7 @@ pub(super) enum Stage {
     Leaves,
 }
 
-/// Where the sending into a published queue stands.
+/// Where the sending into a queue with counters stands.
 ///
 /// ```text
 ///    something waits

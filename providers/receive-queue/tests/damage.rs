@@ -3,7 +3,7 @@
 
 use super::bare::WithoutMessages;
 use bowline_base::ring::promote::{SWITCH_ID, switch_header};
-use bowline_base::scmp::{Message, published};
+use bowline_base::scmp::{Message, counted};
 use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_sim::{Network, NetworkOptions, SimIface};
 use bowline_uct::conformance::Watchdog;
@@ -144,8 +144,8 @@ impl Vandal {
 
 /// Where slot `index` of the first half is.
 fn slot(index: u64) -> u64 {
-    let ticket = published::ticket(1 << 32 | index, 1, 16).expect("it is within the half");
-    published::slot_byte(&ticket, 16) as u64
+    let ticket = counted::ticket(1 << 32 | index, 1, 16).expect("it is within the half");
+    counted::slot_byte(&ticket, 16) as u64
 }
 
 fn is_closed_by(form: QueueForm, word: u64) {
@@ -249,13 +249,13 @@ fn a_switch_that_nobody_was_asked_for() {
         // The mark of the first message, which nobody has put over since: it was slot 0.
         let mark = vandal.atomic(slot(0) + 8, AtomicOp::Add(0)) >> 16;
         let old = vandal.atomic(WORD, AtomicOp::Add(1));
-        let ticket = published::ticket(old, 1, 16).expect("there is space");
+        let ticket = counted::ticket(old, 1, 16).expect("there is space");
         let header = switch_header(ring);
         let marker = Message { id: SWITCH_ID, flags: 0, header: &header, payload: &[] };
-        let mut words = published::image(&marker, 0, 0);
+        let mut words = counted::image(&marker, 0, 0);
         words[1] |= mark << 16;
-        vandal.write(published::slot_byte(&ticket, 16) as u64, &words);
-        vandal.atomic(published::settled_byte(ticket.half()) as u64, AtomicOp::Add(1));
+        vandal.write(counted::slot_byte(&ticket, 16) as u64, &words);
+        vandal.atomic(counted::settled_byte(ticket.half()) as u64, AtomicOp::Add(1));
         world.until("the end of the one named", |world| !world.seen[0].failed.is_empty());
         assert_eq!(world.seen[0].failed[0].2, PeerFailure::Damaged, "ring {ring}");
         for number in 1..100 {

@@ -8,7 +8,7 @@ use super::super::slot::{
 use super::super::{Damage, Fault};
 use super::{Checksum, R_LINE, VOID_ID, clear};
 use crate::buffer::RecvBuf;
-use crate::scmp::published;
+use crate::scmp::counted;
 use crate::sync::LINE;
 use crate::sync::atomic::{Ordering, fence};
 use crate::view::View;
@@ -93,7 +93,7 @@ struct Found {
 
 impl<W> Consumer<W> {
     /// The same consumer over another handle of the same memory, as that of
-    /// [`published`](super::super::published::Consumer::rehome).
+    /// [`counted`](super::super::counted::Consumer::rehome).
     pub fn rehome<V>(self, words: V) -> Consumer<V> {
         Consumer {
             words,
@@ -161,7 +161,7 @@ impl<W: Words> Consumer<W> {
 
     fn line(&self, index: u32) -> W::Line<'_> {
         // Masked by `slot_line`, so that it is a line of the queue whatever the index.
-        self.words.line(published::slot_line(self.tag >> 31, index, self.slots))
+        self.words.line(counted::slot_line(self.tag >> 31, index, self.slots))
     }
 
     /// Hands out messages in order, at most `budget`, and returns how many. It never waits.

@@ -77,7 +77,7 @@ struct Queue {
 
 impl Queue {
     fn new(slots: u32, tag: u32) -> Self {
-        let words = HeapWords::new(published::bytes_for(slots));
+        let words = HeapWords::new(counted::bytes_for(slots));
         let consumer = init_at(words.clone(), slots, tag).expect("the memory fits");
         Self {
             words,
@@ -106,9 +106,9 @@ impl Queue {
         let count: usize = lens.iter().map(|&len| slots_for(len)).sum();
         let old = self.words.line(R_LINE).fetch_add(0, count as u64, Ordering::AcqRel);
         let (tag, offset) = ((old >> 32) as u32, old as u32);
-        let at = |index: u32| published::slot_line(tag >> 31, index, self.slots);
+        let at = |index: u32| counted::slot_line(tag >> 31, index, self.slots);
         let own = cookie(source as u16);
-        if published::ticket(old, count as u32, self.slots).is_err() {
+        if counted::ticket(old, count as u32, self.slots).is_err() {
             producer.refused = Some(tag);
             if offset < self.slots {
                 let words = void(key(own, producer.sent), tag, source as u16);
@@ -126,7 +126,7 @@ impl Queue {
             let header = [number, source as u64, len as u64];
             let message = Message { id: 7, flags: 3, header: &header, payload: &payload };
             let mut images: Vec<[u64; 8]> = (0..slots_for(len))
-                .map(|slot| published::image(&message, source as u16, slot))
+                .map(|slot| counted::image(&message, source as u16, slot))
                 .collect();
             let mut sum = Checksum::new(key(own, producer.sent));
             producer.sent += 1;
@@ -311,11 +311,7 @@ fn a_changed_slot_is_its_sources() {
                 queue.land(source, 0);
             }
         }
-        queue.words.line(published::slot_line(0, 0, 16)).fetch_add(
-            word,
-            1 << 20,
-            Ordering::Relaxed,
-        );
+        queue.words.line(counted::slot_line(0, 0, 16)).fetch_add(word, 1 << 20, Ordering::Relaxed);
         queue.come_to_rest();
         assert_eq!(queue.seen.messages, [0, 0, 1], "word {word}");
         assert_eq!(queue.seen.holes, [Some(1), Some(1)], "word {word}");
@@ -348,7 +344,7 @@ fn a_forged_void_loses_nothing_of_others() {
     let old = queue.words.line(R_LINE).fetch_add(0, 1, Ordering::AcqRel);
     assert_eq!(old as u32, 0);
     for (word, value) in words.into_iter().enumerate() {
-        queue.words.line(published::slot_line(0, 0, 16)).store(word, value, Ordering::Relaxed);
+        queue.words.line(counted::slot_line(0, 0, 16)).store(word, value, Ordering::Relaxed);
     }
     queue.send(2, &[8]);
     while !queue.producers[2].flying.is_empty() {
@@ -396,7 +392,7 @@ fn checksums_differ_by_every_bit_and_by_the_order_of_slots() {
 fn the_documented_slot() {
     let payload = [1, 2, 3, 4, 5, 6, 7, 8];
     let message = Message { id: 7, flags: 0, header: &[1, 2, 3], payload: &payload };
-    let mut words = published::image(&message, 1, 0);
+    let mut words = counted::image(&message, 1, 0);
     words[0] = under(words[0], 1, 1);
     let mut sum = Checksum::new(key(0xc001_0001, 0));
     sum.start(words);

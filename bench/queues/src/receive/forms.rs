@@ -2,7 +2,7 @@
 
 use bowline_base::ring::promote::Sending;
 use bowline_base::ring::{self, RingShape};
-use bowline_base::scmp::{Message, QueuedMessage, published, seq};
+use bowline_base::scmp::{Message, QueuedMessage, counted, seq};
 use bowline_base::sync::atomic::AtomicU64;
 use bowline_base::words::DirectWords;
 
@@ -24,22 +24,22 @@ pub(crate) enum Form {
     Ring,
     /// SCMP with the sequence in the slot.
     Seq,
-    /// SCMP as published.
-    Published,
+    /// SCMP with counters, as in the thesis.
+    Counted,
     /// A queue behind a lock.
     Locked,
 }
 
 impl Form {
     /// All of them; the ring is compared with.
-    pub(crate) const ALL: [Self; 4] = [Self::Ring, Self::Seq, Self::Published, Self::Locked];
+    pub(crate) const ALL: [Self; 4] = [Self::Ring, Self::Seq, Self::Counted, Self::Locked];
 
     /// Its name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ring => "ring",
             Self::Seq => "scmp-seq",
-            Self::Published => "scmp-published",
+            Self::Counted => "scmp-counted",
             Self::Locked => "locked",
         }
     }
@@ -49,7 +49,7 @@ impl Form {
         match self {
             Self::Ring => SHAPE.bytes(),
             Self::Seq => seq::bytes_for(SLOTS),
-            Self::Published => published::bytes_for(SLOTS),
+            Self::Counted => counted::bytes_for(SLOTS),
             Self::Locked => locked::bytes_for(SLOTS),
         }
     }
@@ -59,8 +59,8 @@ impl Form {
         match self {
             Self::Ring => Receiver::Ring(ring::init(words, SHAPE).expect("the memory fits")),
             Self::Seq => Receiver::Seq(seq::init(words, SLOTS, 0).expect("the memory fits")),
-            Self::Published => {
-                Receiver::Published(published::init(words, SLOTS, 0).expect("the memory fits"))
+            Self::Counted => {
+                Receiver::Counted(counted::init(words, SLOTS, 0).expect("the memory fits"))
             }
             Self::Locked => Receiver::Locked(locked::Queue::new(words, SLOTS)),
         }
@@ -80,9 +80,9 @@ impl Form {
                 let producer = seq::attach(words, 0, source).expect("the queue was made");
                 Sender::Seq(producer, intent)
             }
-            Self::Published => {
-                let producer = published::attach(words, 0, source).expect("the queue was made");
-                Sender::Published(producer, intent)
+            Self::Counted => {
+                let producer = counted::attach(words, 0, source).expect("the queue was made");
+                Sender::Counted(producer, intent)
             }
             Self::Locked => Sender::Locked(locked::Queue::new(words, SLOTS)),
         }
@@ -95,7 +95,7 @@ impl Form {
 pub(crate) enum Sender {
     Ring(Sending<DirectWords>),
     Seq(seq::Producer<DirectWords>, AtomicU64),
-    Published(published::Producer<DirectWords>, AtomicU64),
+    Counted(counted::Producer<DirectWords>, AtomicU64),
     Locked(locked::Queue),
 }
 
@@ -120,7 +120,7 @@ impl Sender {
             }
             Self::Ring(_) => false,
             Self::Seq(producer, intent) => producer.push(intent, &message).is_ok(),
-            Self::Published(producer, intent) => producer.push(intent, &message).is_ok(),
+            Self::Counted(producer, intent) => producer.push(intent, &message).is_ok(),
             Self::Locked(queue) => queue.push(&HEADER, payload),
         }
     }
@@ -131,7 +131,7 @@ impl Sender {
 pub(crate) enum Receiver {
     Ring(ring::Consumer<DirectWords>),
     Seq(seq::Consumer<DirectWords>),
-    Published(published::Consumer<DirectWords>),
+    Counted(counted::Consumer<DirectWords>),
     Locked(locked::Queue),
 }
 
@@ -148,7 +148,7 @@ impl Receiver {
         };
         match self {
             Self::Seq(consumer) => consumer.poll(BUDGET, scmp).expect("nobody damages the queue"),
-            Self::Published(consumer) => {
+            Self::Counted(consumer) => {
                 consumer.poll(BUDGET, &mut scmp).expect("nobody damages the queue")
             }
             Self::Ring(consumer) => {

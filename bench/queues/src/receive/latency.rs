@@ -293,7 +293,7 @@ fn latency(context: &Context) -> Result<Table> {
     let mut table = Table::new(
         "queue-latency",
         "one message between two pinned processes over shared memory",
-        &["what", "bytes", "ring", "+-", "scmp-seq", "scmp-published", "locked", "scmp/smsg publ."],
+        &["what", "bytes", "ring", "+-", "scmp-seq", "scmp-counted", "locked", "scmp/smsg publ."],
     );
     if context.cpus < 2 {
         table.note("left out: it takes two processors");
@@ -363,10 +363,10 @@ fn latency(context: &Context) -> Result<Table> {
     table.note(
         "locked is uncontended here, with one sender; see queue-many and queue-network for more.",
     );
-    if let Some([seq, published, _]) = short {
+    if let Some([seq, counted, _]) = short {
         table.goal(
             "8 bytes: scmp-seq at most 1.3 x the latency of the ring",
-            format!("{seq:.2} x (scmp-published {published:.2} x)"),
+            format!("{seq:.2} x (scmp-counted {counted:.2} x)"),
             seq <= 1.3,
         );
     }

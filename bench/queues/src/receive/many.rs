@@ -127,7 +127,7 @@ fn many(context: &Context) -> Result<Table> {
             "p99",
             "scmp-seq",
             "p99",
-            "scmp-published",
+            "scmp-counted",
             "p99",
             "locked",
             "p99",

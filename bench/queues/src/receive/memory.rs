@@ -23,10 +23,10 @@ fn memory(_: &Context) -> Result<Table> {
     let mut table = Table::new(
         "queue-memory",
         "bytes in which one rank receives, by the number of its peers",
-        &["peers", "scmp-seq", "scmp-published", "locked", "rings 32", "rings 128", "rings 1024"],
+        &["peers", "scmp-seq", "scmp-counted", "locked", "rings 32", "rings 128", "rings 1024"],
     );
     let mut chart = Chart::new("peers", Unit::None, "receive memory", Unit::Bytes);
-    let shared = [Form::Seq, Form::Published, Form::Locked];
+    let shared = [Form::Seq, Form::Counted, Form::Locked];
     for peers in [1u64, 16, 56, 73, 256, 1024, 16_384, 1_048_576] {
         let mut cells = vec![Cell::count(peers)];
         for form in shared {

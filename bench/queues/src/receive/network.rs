@@ -3,12 +3,12 @@
 //! The steps of each form are posted as one-sided operations to a receiver on a modelled network
 //! with the published parameters: issuing an operation takes its sender α_r, its answer is back
 //! after a further α_p, and the receiver's adapter serves one operation after the other. The
-//! steps' meaning is the library's own: where [`published`] has a function for it, that function is
+//! steps' meaning is the library's own: where [`counted`] has a function for it, that function is
 //! called. It is a model: no transport is under it, and only the order of operations counts.
 //!
 //! ```text
 //!   ring        put-with-flag
-//!   published   fetch-add of R ─answer─► put ─answer─► add of S
+//!   counted     fetch-add of R ─answer─► put ─answer─► add of S
 //!   locked      fetch-or of the lock ─answer─┬─ it was free ──► put, put-with-flag (unlocks)
 //!                     ▲                      └─ it was taken ─┐
 //!                     └───────────────────────────────────────┘
@@ -19,7 +19,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use anyhow::Result;
-use bowline_base::scmp::published;
+use bowline_base::scmp::counted;
 
 use super::forms::SLOTS;
 use super::many::{quantile, slope};
@@ -38,17 +38,17 @@ const MESSAGES: u32 = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Ring,
-    Published,
+    Counted,
     Locked,
 }
 
 impl Form {
-    const ALL: [Self; 3] = [Self::Ring, Self::Published, Self::Locked];
+    const ALL: [Self; 3] = [Self::Ring, Self::Counted, Self::Locked];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Ring => "ring",
-            Self::Published => "scmp-published",
+            Self::Counted => "scmp-counted",
             Self::Locked => "locked",
         }
     }
@@ -114,7 +114,7 @@ impl Run {
             number: 0,
             random: seed,
             free: 0,
-            // Generation 1 in half 0, as `published::init` leaves it.
+            // Generation 1 in half 0, as `counted::init` leaves it.
             reserved: 1 << 32,
             settled: 0,
             locked: false,
@@ -160,7 +160,7 @@ impl Run {
                 let free = self.issue(producer, Operation::Put, time);
                 self.inserted(producer, free);
             }
-            Form::Published => {
+            Form::Counted => {
                 self.issue(producer, Operation::FetchAdd, time);
             }
             Form::Locked => {
@@ -205,13 +205,13 @@ impl Run {
     fn answered(&mut self, producer: usize, operation: Operation, old: u64) {
         let now = self.now;
         match (self.form, operation) {
-            (Form::Published, Operation::FetchAdd) => {
-                let ticket = published::ticket(old, 1, SLOTS).expect("a half has room for all");
+            (Form::Counted, Operation::FetchAdd) => {
+                let ticket = counted::ticket(old, 1, SLOTS).expect("a half has room for all");
                 assert!(ticket.offset() < SLOTS);
                 self.issue(producer, Operation::Put, now);
             }
             // The put is complete: it may be finalised.
-            (Form::Published, Operation::Put) => {
+            (Form::Counted, Operation::Put) => {
                 let free = self.issue(producer, Operation::Add, now);
                 self.inserted(producer, free);
             }
@@ -240,7 +240,7 @@ impl Run {
         }
         let all = self.producers.len() * MESSAGES as usize;
         assert_eq!(self.samples.len(), all, "every message is inserted");
-        if self.form == Form::Published {
+        if self.form == Form::Counted {
             assert_eq!(self.settled, all as u64, "every reservation is finalised");
         }
         self
@@ -251,7 +251,7 @@ fn network(context: &Context) -> Result<Table> {
     let mut table = Table::new(
         "queue-network",
         "many to one over a modelled network: time to insert a message, operations for each",
-        &["senders", "ring", "p99", "ops", "scmp-published", "p99", "ops", "locked", "p99", "ops"],
+        &["senders", "ring", "p99", "ops", "scmp-counted", "p99", "ops", "locked", "p99", "ops"],
     );
     let seeds = if context.quick { 40 } else { 400 };
     let mut chart = Chart::new(
@@ -286,10 +286,10 @@ fn network(context: &Context) -> Result<Table> {
     table.note(
         "Virtual time, the same on every machine: α_r 380 ns, α_p 880 ns (published, table 4.1), 6 \
          ns of the receiver's adapter for each operation, delays that vary by a tenth. The put of \
-         scmp-published is complete before it is finalised.",
+         scmp-counted is complete before it is finalised.",
     );
     table.note(format!(
-        "Slope of the 99th percentile, ns for each further sender: ring {ring:.1}, scmp-published \
+        "Slope of the 99th percentile, ns for each further sender: ring {ring:.1}, scmp-counted \
          {scmp:.1}, locked {locked:.1}: {:.0} times in this model, which is no measurement. Published: SCMP \
          about 10 times better than the lock, with the shape of the mailboxes (figures only); here more, \
          since this network is never congested but at the receiver.",
@@ -298,7 +298,7 @@ fn network(context: &Context) -> Result<Table> {
     let flight = (PIPELINED / 2) as f64;
     let [ring, scmp] = [0, 1].map(|at: usize| curves[at][0].1 + flight);
     table.note(format!(
-        "One sender, until the message is there: scmp-published {:.1} x the ring (published, measured at \
+        "One sender, until the message is there: scmp-counted {:.1} x the ring (published, measured at \
          8 bytes: 3.5 x). This is the model's figure, from its own constants.",
         scmp / ring
     ));
@@ -334,6 +334,6 @@ mod tests {
             let samples = Run::new(form, 32, 1).run().samples;
             samples.into_iter().fold(0.0, f64::max)
         };
-        assert!(longest(Form::Locked) > 10.0 * longest(Form::Published));
+        assert!(longest(Form::Locked) > 10.0 * longest(Form::Counted));
     }
 }

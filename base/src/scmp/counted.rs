@@ -1,4 +1,4 @@
-//! SCMP as published, with counters of finalised and failed reservations.
+//! SCMP with counters of finalised and failed reservations, as in the thesis.
 //!
 //! For memory into which messages arrive by puts that carry no order among themselves. Where all
 //! sides map the memory, [`super::seq`] is three times as fast, since its finalise travels with

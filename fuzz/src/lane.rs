@@ -10,10 +10,10 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, AtomicOp, AtomicOps, AtomicWidth, Caps, Desc, EpId, Iface,
-    IfaceAttr, KeptArrivals, Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain,
-    OneSided, OpLimits, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe,
-    Sink, Source, TagOffload, Token, Unreachable, Wakeup, lacks,
+    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
+    Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError,
+    PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source, TagOffload,
+    Token, Unreachable, Wakeup, lacks,
 };
 
 /// Name and only device of the transport.
@@ -104,8 +104,7 @@ impl ScriptLane {
                 | Caps::RMA_REGISTERED
                 | Caps::PEER_FAILURE,
             limits: Limits { am: op, put: zcopy, get: zcopy },
-            atomic_post: AtomicOps::empty(),
-            atomic_fetch: AtomicOps::empty(),
+            atomics: AtomicOps::empty(),
             max_endpoints: 1 << 10,
             receive_bytes: 0,
         };
@@ -293,7 +292,7 @@ unsafe impl Iface for ScriptLane {
 }
 
 impl OneSided for ScriptLane {
-    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy }
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy atomic }
 
     fn get_zcopy(
         &mut self,
@@ -303,27 +302,6 @@ impl OneSided for ScriptLane {
         token: Token,
     ) -> Result<Posted, PostError> {
         self.wire().fly(token)
-    }
-
-    fn atomic_post(
-        &mut self,
-        _: EpId,
-        _: AtomicOp,
-        _: AtomicWidth,
-        _: RemoteSlice,
-    ) -> Result<(), PostError> {
-        Err(PostError::Unsupported)
-    }
-
-    fn atomic_fetch(
-        &mut self,
-        _: EpId,
-        _: AtomicOp,
-        _: AtomicWidth,
-        _: RemoteSlice,
-        _: Token,
-    ) -> Result<Option<u64>, PostError> {
-        Err(PostError::Unsupported)
     }
 }
 

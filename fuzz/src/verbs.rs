@@ -8,7 +8,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_verbs::decoders::datagram::{Datagram, PairEnd};
 use bowline_verbs::decoders::head::DatagramHead;
 use bowline_verbs::decoders::table::{Pairs, PeerTable, TableEvent};
-use bowline_verbs::decoders::window::{Incoming, Order, Outgoing};
+use bowline_verbs::decoders::window::{Incoming, Outgoing, ReceiveOrder};
 use bowline_verbs::decoders::{Address, HEADER_BYTES, PackedKey, Parsed, parse};
 
 /// Addresses and keys: what was read is written and read again.
@@ -107,7 +107,7 @@ pub(crate) fn messages(bytes: &[u8]) {
             freed += 1;
         });
         assert!(freed <= sent);
-        if incoming.order(head.sequence) == Order::Next {
+        if incoming.order(head.sequence) == ReceiveOrder::Next {
             assert_eq!(head.sequence, taken);
             incoming.taken();
             taken += 1;

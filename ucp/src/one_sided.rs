@@ -16,7 +16,7 @@ mod at_once;
 
 use bowline_base::buffer::{MemoryLayout, RecvBuf, SendBuf};
 use bowline_base::slab::Key;
-use bowline_uct::{EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice};
+use bowline_uct::{EpId, LocalSlice, PeerFailure, PostError, Posted, RemoteSlice, Token};
 
 use crate::engine::{Engine, Inner};
 use crate::error::OpError;
@@ -140,12 +140,12 @@ impl Inner {
                     (len, posted.map(step))
                 }
                 Kind::Fetch(op, width) => {
-                    let posted = iface.atomic_fetch(task.ep, op, width, task.at, token(key));
+                    let posted = iface.atomic(task.ep, op, width, task.at, token(key));
                     (1, posted.map(|old| old.map_or(Step::InFlight, Step::Done)))
                 }
                 Kind::Change(op, width) => {
-                    let posted = iface.atomic_post(task.ep, op, width, task.at);
-                    (1, posted.map(|()| Step::Done(0)))
+                    let posted = iface.atomic(task.ep, op, width, task.at, Token::NONE);
+                    (1, posted.map(|_| Step::Done(0)))
                 }
             };
             match posted {

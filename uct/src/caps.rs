@@ -141,10 +141,8 @@ pub struct IfaceAttr {
     pub caps: Caps,
     /// Sizes.
     pub limits: Limits,
-    /// Atomics without a result.
-    pub atomic_post: AtomicOps,
-    /// Atomics that return the old value.
-    pub atomic_fetch: AtomicOps,
+    /// Atomics, each with the old value and without.
+    pub atomics: AtomicOps,
     /// Most endpoints that the interface carries.
     pub max_endpoints: u32,
     /// Bytes of receive memory that the interface holds, whatever the number of peers.

@@ -118,8 +118,7 @@ macro_rules! __lacking {
     (put_notify) => { $crate::__lacking! { post } };
     (get_bcopy) => { $crate::__lacking! { post } };
     (get_zcopy) => { $crate::__lacking! { post } };
-    (atomic_post) => { $crate::__lacking! { post } };
-    (atomic_fetch) => { $crate::__lacking! { post } };
+    (atomic) => { $crate::__lacking! { post } };
     (tag_send) => { $crate::__lacking! { post } };
     (tag_recv) => { $crate::__lacking! { post } };
     (tag_cancel) => { $crate::__lacking! { post } };
@@ -171,8 +170,7 @@ macro_rules! __method {
     (put_notify $then:ident $to:tt) => { $crate::$then! { $to fn put_notify(&mut self, ep: $crate::EpId, bytes: &[u8], to: $crate::RemoteSlice, id: $crate::AmId, header: &$crate::AmHeader) -> Result<(), $crate::PostError> } };
     (get_bcopy $then:ident $to:tt) => { $crate::$then! { $to fn get_bcopy(&mut self, ep: $crate::EpId, from: $crate::RemoteSlice, len: usize, unpack: &mut dyn FnMut($crate::View<'_>)) -> Result<(), $crate::PostError> } };
     (get_zcopy $then:ident $to:tt) => { $crate::$then! { $to fn get_zcopy(&mut self, ep: $crate::EpId, to: &[$crate::LocalSlice], from: $crate::RemoteSlice, token: $crate::Token) -> Result<$crate::Posted, $crate::PostError> } };
-    (atomic_post $then:ident $to:tt) => { $crate::$then! { $to fn atomic_post(&mut self, ep: $crate::EpId, op: $crate::AtomicOp, width: $crate::AtomicWidth, at: $crate::RemoteSlice) -> Result<(), $crate::PostError> } };
-    (atomic_fetch $then:ident $to:tt) => { $crate::$then! { $to fn atomic_fetch(&mut self, ep: $crate::EpId, op: $crate::AtomicOp, width: $crate::AtomicWidth, at: $crate::RemoteSlice, token: $crate::Token) -> Result<Option<u64>, $crate::PostError> } };
+    (atomic $then:ident $to:tt) => { $crate::$then! { $to fn atomic(&mut self, ep: $crate::EpId, op: $crate::AtomicOp, width: $crate::AtomicWidth, at: $crate::RemoteSlice, token: $crate::Token) -> Result<Option<u64>, $crate::PostError> } };
     // Wakeup
     (doorbell $then:ident $to:tt) => { $crate::$then! { $to fn doorbell(&self) -> Option<&$crate::Doorbell> } };
     (arm $then:ident $to:tt) => { $crate::$then! { $to fn arm(&mut self, descriptor: bool) -> $crate::Armed } };

@@ -66,18 +66,10 @@ pub trait OneSided {
         token: Token,
     ) -> Result<Posted, PostError>;
 
-    /// An atomic operation without result.
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError>;
-
-    /// An atomic operation whose old value is `Ok(Some(old))` when complete in the call, else
-    /// the result of the completion.
-    fn atomic_fetch(
+    /// An atomic operation, whose old value is `Ok(Some(old))` when complete in the call, else the result of the
+    /// completion of `token`. [`Token::NONE`] asks for no old value: nothing is completed, and what is answered means
+    /// nothing.
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,

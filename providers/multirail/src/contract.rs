@@ -355,7 +355,7 @@ unsafe impl Iface for MultiRail {
 }
 
 impl OneSided for MultiRail {
-    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy atomic_post atomic_fetch }
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy atomic }
 
     fn get_zcopy(
         &mut self,

@@ -327,8 +327,7 @@ fn attr(rails: &[Rail]) -> IfaceAttr {
         device: devices.join(" + "),
         caps,
         limits,
-        atomic_post: bowline_uct::AtomicOps::empty(),
-        atomic_fetch: bowline_uct::AtomicOps::empty(),
+        atomics: bowline_uct::AtomicOps::empty(),
         max_endpoints: rails.iter().map(|rail| rail.iface.attr().max_endpoints).min().unwrap_or(0),
         receive_bytes: rails.iter().map(|rail| rail.iface.attr().receive_bytes).sum(),
     }

@@ -20,14 +20,14 @@ const COMPARE: usize = 16;
 const RESULT: usize = 32;
 
 impl OfiIface {
-    /// Posts an atomic operation; `fetch` says whether the old value is wanted.
-    pub(crate) fn atomic(
+    /// Posts an atomic operation.
+    pub(crate) fn post_atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
         width: AtomicWidth,
         at: RemoteSlice,
-        token: Option<Token>,
+        token: Token,
     ) -> Result<(), PostError> {
         let index = self.open_peer(ep)?;
         self.rkeys.open_word(index, at, width)?;
@@ -50,7 +50,7 @@ impl OfiIface {
         op: AtomicOp,
         width: AtomicWidth,
         remote: crate::net::Remote,
-        token: Option<Token>,
+        token: Token,
     ) -> Result<(), PostError> {
         let Some(buffer) = self.tx.take() else {
             return Err(self.refuse());
@@ -83,10 +83,10 @@ impl OfiIface {
             Some(word(OPERAND)),
             compare.map(|_| word(COMPARE)),
             // A comparison always has a result, whether or not somebody wants it.
-            (token.is_some() || compare.is_some()).then(|| word(RESULT)),
+            (token != Token::NONE || compare.is_some()).then(|| word(RESULT)),
         ];
         let epoch = self.peers[index as usize].flushes.begin();
-        let work = Work::Atomic { buffer, token: token.unwrap_or(Token::NONE), wide, epoch };
+        let work = Work::Atomic { buffer, token, wide, epoch };
         let number = self.ops.insert(index, work, None);
         // SAFETY: the words are in a buffer that belongs to the operation until its completion
         // gives it back; the pool outlives the endpoint.
@@ -120,14 +120,14 @@ impl OfiIface {
         op: AtomicOp,
         width: AtomicWidth,
         (key, address): (u64, u64),
-        token: Option<Token>,
+        token: Token,
     ) -> Result<(), PostError> {
         let peer = &self.peers[index as usize];
         if !peer.is_open() || peer.credit() == 0 {
             return Err(self.refuse());
         }
         let epoch = self.peers[index as usize].flushes.begin();
-        let work = Work::Asked { token: token.unwrap_or(Token::NONE), epoch };
+        let work = Work::Asked { token, epoch };
         let request = self.ops.insert(index, work, None);
         let peer = &mut self.peers[index as usize];
         let (source, taken, place) = (peer.number, peer.taken, peer.place);

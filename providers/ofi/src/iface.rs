@@ -411,8 +411,7 @@ fn attr(
             put: one_sided,
             get: OpLimits { max_short: 0, max_bcopy: 0, ..one_sided },
         },
-        atomic_post: AtomicOps::all(),
-        atomic_fetch: AtomicOps::all(),
+        atomics: AtomicOps::all(),
         max_endpoints: if traits.provider.contains("shm") { MAX_PEERS_SHM } else { MAX_PEERS },
         receive_bytes: rx.bytes(),
     }

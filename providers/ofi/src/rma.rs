@@ -253,17 +253,7 @@ impl OneSided for OfiIface {
         self.access_pieces(false, ep, to, from, token)
     }
 
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at, None)
-    }
-
-    fn atomic_fetch(
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
@@ -271,6 +261,6 @@ impl OneSided for OfiIface {
         at: RemoteSlice,
         token: Token,
     ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at, Some(token)).map(|()| None)
+        self.post_atomic(ep, op, width, at, token).map(|()| None)
     }
 }

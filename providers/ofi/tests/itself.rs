@@ -99,10 +99,8 @@ fn to_itself(provider: &str) {
     for round in 0..100u64 {
         let at = RemoteSlice { address: start, rkey };
         let op = AtomicOp::Add(3);
-        let old = alone.finish(
-            |iface, token| iface.atomic_fetch(ep, op, AtomicWidth::W64, at, token),
-            |old| old,
-        );
+        let old = alone
+            .finish(|iface, token| iface.atomic(ep, op, AtomicWidth::W64, at, token), |old| old);
         assert_eq!(old, round * 3, "{provider}");
     }
     alone.finish(|iface, token| iface.flush(ep, token), posted);

@@ -267,20 +267,7 @@ impl OneSided for QueueLane {
         self.core.pass_with(ep, token, post, is_in_flight)
     }
 
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        if !self.core.attr.atomic_post.contains(op.kind()) {
-            return Err(PostError::Unsupported);
-        }
-        self.core.pass(ep, |inner, below| inner.atomic_post(below, op, width, at))
-    }
-
-    fn atomic_fetch(
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
@@ -288,11 +275,10 @@ impl OneSided for QueueLane {
         at: RemoteSlice,
         token: Token,
     ) -> Result<Option<u64>, PostError> {
-        if !self.core.attr.atomic_fetch.contains(op.kind()) {
+        if !self.core.attr.atomics.contains(op.kind()) {
             return Err(PostError::Unsupported);
         }
-        let post =
-            |inner: &mut dyn Iface, below, token| inner.atomic_fetch(below, op, width, at, token);
+        let post = |inner: &mut dyn Iface, below, token| inner.atomic(below, op, width, at, token);
         self.core.pass_with(ep, token, post, Option::is_none)
     }
 }

@@ -72,6 +72,6 @@ impl LaneCore {
         };
         let at = RemoteSlice { address: self.base + R_BYTE as u64, rkey };
         let token = own(What::Flip, index, link.generation);
-        self.inner.atomic_fetch(ep, AtomicOp::Swap(word), AtomicWidth::W64, at, token)
+        self.inner.atomic(ep, AtomicOp::Swap(word), AtomicWidth::W64, at, token)
     }
 }

@@ -39,14 +39,14 @@ impl QueueLane {
         if !attr.caps.intersects(Caps::GET_BCOPY | Caps::GET_ZCOPY) {
             return Err("gets");
         }
-        if !attr.atomic_fetch.contains(AtomicOps::ADD) {
+        if !attr.atomics.contains(AtomicOps::ADD) {
             return Err("a fetching addition");
         }
         let flip = match form {
             QueueForm::Scmp | QueueForm::ScmpRings | QueueForm::ScmpSeq => AtomicOps::SWAP,
             QueueForm::Ring => AtomicOps::empty(),
         };
-        let by_device = attr.caps.contains(Caps::ATOMIC_DEVICE) && attr.atomic_fetch.contains(flip);
+        let by_device = attr.caps.contains(Caps::ATOMIC_DEVICE) && attr.atomics.contains(flip);
         if !attr.caps.contains(Caps::ATOMIC_CPU) && !by_device {
             return Err("atomics coherent with the processor's, or a swap among its own");
         }

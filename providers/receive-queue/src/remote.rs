@@ -76,7 +76,7 @@ impl LaneCore {
         let link = &self.links[index as usize];
         let Some((ep, at)) = place(link, at) else { return Outcome::Next(Next::Wait) };
         let token = own(what, index, link.generation);
-        match self.inner.atomic_fetch(ep, op, AtomicWidth::W64, at, token) {
+        match self.inner.atomic(ep, op, AtomicWidth::W64, at, token) {
             Ok(answer) => Outcome::Done(answer),
             Err(error) => Outcome::Next(refused(error)),
         }

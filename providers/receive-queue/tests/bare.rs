@@ -231,7 +231,7 @@ unsafe impl<I: Iface> Iface for WithoutMessages<I> {
 impl<I: Iface> OneSided for WithoutMessages<I> {
     lacks! { put_notify }
 
-    fn atomic_fetch(
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
@@ -247,7 +247,7 @@ impl<I: Iface> OneSided for WithoutMessages<I> {
         if self.is_dead() {
             return Err(PostError::NoResource);
         }
-        self.inner_mut().atomic_fetch(ep, op, width, at, token)
+        self.inner_mut().atomic(ep, op, width, at, token)
     }
 
     posted! {
@@ -280,13 +280,6 @@ impl<I: Iface> OneSided for WithoutMessages<I> {
             from: RemoteSlice,
             token: Token,
         ) -> Result<Posted, PostError>;
-        fn atomic_post(
-            &mut self,
-            ep: EpId,
-            op: AtomicOp,
-            width: AtomicWidth,
-            at: RemoteSlice,
-        ) -> Result<(), PostError>;
     }
 }
 

@@ -122,7 +122,7 @@ impl Vandal {
     /// Does something to the word at `at`; what it was. Nobody else makes progress meanwhile.
     fn atomic(&mut self, at: u64, op: AtomicOp) -> u64 {
         let at = RemoteSlice { address: self.base + at, rkey: self.rkey };
-        let posted = self.iface.atomic_fetch(self.ep, op, AtomicWidth::W64, at, Token(1));
+        let posted = self.iface.atomic(self.ep, op, AtomicWidth::W64, at, Token(1));
         assert_eq!(posted, Ok(None), "it is under way");
         let mut seen = Recorder::default();
         for _ in 0..10_000 {

@@ -109,8 +109,7 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
             put: one_sided,
             get: OpLimits { max_short: 0, ..one_sided },
         },
-        atomic_post: AtomicOps::all(),
-        atomic_fetch: AtomicOps::all(),
+        atomics: AtomicOps::all(),
         max_endpoints: MAX_ENDPOINTS,
         receive_bytes: config.pool_bytes() + config.slots as usize * ENTRY_BYTES,
     }

@@ -80,7 +80,7 @@ pub fn rkey(bytes: &[u8]) {
         let to = RemoteSlice { address, rkey };
         let _ = reader.get_bcopy(ep, to, 8, &mut |_| ());
         let _ = reader.put_short(ep, &[1; 8], to);
-        let _ = reader.atomic_fetch(ep, AtomicOp::Add(1), AtomicWidth::W64, to, Token::NONE);
+        let _ = reader.atomic(ep, AtomicOp::Add(1), AtomicWidth::W64, to, Token(1));
         let mut into = RecvBuf::owned(vec![0; 100]);
         // SAFETY: `into` stays, and the call ends in itself.
         if let Some(whole) = unsafe { LocalSlice::of_recv(&mut into, 0, 100) } {

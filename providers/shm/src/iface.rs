@@ -296,8 +296,7 @@ fn attributes(
             put: one_sided,
             get: OpLimits { max_short: 0, ..one_sided },
         },
-        atomic_post: AtomicOps::all(),
-        atomic_fetch: AtomicOps::all(),
+        atomics: AtomicOps::all(),
         max_endpoints: u32::MAX,
         receive_bytes: area.receive_bytes(),
     }

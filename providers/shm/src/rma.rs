@@ -176,29 +176,6 @@ impl ShmIface {
         }
     }
 
-    #[inline]
-    pub(crate) fn atomic(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<u64, PostError> {
-        let len = width.bytes();
-        let (e, access) = self.operands(ep, at.rkey)?;
-        if let Some(word) = access.mapped(at.address, len) {
-            return op.perform(word, width).ok_or(PostError::BadArgument);
-        }
-        reachable(e, access, at.address, len)?;
-        if e.cma != Cma::Here {
-            // The kernel copies bytes; it has no atomics to offer.
-            return Err(PostError::Unsupported);
-        }
-        // It changes the word, whatever it fetches.
-        let held = held(e, at.address, len, Direction::Write)?;
-        op.perform(held.view(), width).ok_or(PostError::BadArgument)
-    }
-
     pub(crate) fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
         let e = self.eps.get_mut(ep.0 as usize).ok_or(PostError::BadEndpoint)?;
         if let Some(error) = e.refusal() {
@@ -450,17 +427,7 @@ impl OneSided for ShmIface {
         self.move_bytes(Direction::Read, ep, to, from, token)
     }
 
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at).map(|_| ())
-    }
-
-    fn atomic_fetch(
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
@@ -468,6 +435,18 @@ impl OneSided for ShmIface {
         at: RemoteSlice,
         _token: Token,
     ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at).map(Some)
+        let len = width.bytes();
+        let (e, access) = self.operands(ep, at.rkey)?;
+        if let Some(word) = access.mapped(at.address, len) {
+            return op.perform(word, width).map(Some).ok_or(PostError::BadArgument);
+        }
+        reachable(e, access, at.address, len)?;
+        if e.cma != Cma::Here {
+            // The kernel copies bytes; it has no atomics to offer.
+            return Err(PostError::Unsupported);
+        }
+        // It changes the word, whatever it fetches.
+        let held = held(e, at.address, len, Direction::Write)?;
+        op.perform(held.view(), width).map(Some).ok_or(PostError::BadArgument)
     }
 }

@@ -93,7 +93,7 @@ fn atomics(a: &mut ShmIface, b: &ShmIface, ep: EpId, handle: bowline_uct::MemHan
     let base = b.mem_view(handle).unwrap().as_ptr() as u64;
     let at = RemoteSlice { address: base + 8, rkey };
     a.put_short(ep, &5u64.to_ne_bytes(), at).unwrap();
-    let mut fetch = |op, width| a.atomic_fetch(ep, op, width, at, Token::NONE).unwrap().unwrap();
+    let mut fetch = |op, width| a.atomic(ep, op, width, at, Token(1)).unwrap().unwrap();
     use AtomicWidth::{W32, W64};
     assert_eq!(fetch(AtomicOp::Add(u64::MAX), W64), 5);
     assert_eq!(fetch(AtomicOp::Or(0xf0), W64), 4);
@@ -106,7 +106,7 @@ fn atomics(a: &mut ShmIface, b: &ShmIface, ep: EpId, handle: bowline_uct::MemHan
     assert_eq!(fetch(AtomicOp::Add(u64::from(u32::MAX)), W32), 7);
     assert_eq!(fetch(AtomicOp::Add(0), W64), 6);
     let odd = RemoteSlice { address: base + 9, rkey };
-    let misplaced = a.atomic_post(ep, AtomicOp::Add(1), W64, odd);
+    let misplaced = a.atomic(ep, AtomicOp::Add(1), W64, odd, Token::NONE);
     assert_eq!(misplaced, Err(PostError::BadArgument));
 }
 
@@ -153,8 +153,8 @@ fn registered_memory_is_reached_until_it_is_released() {
         let rkey = a.rkey_unpack(ep, &b.rkey_pack(handle).unwrap()).unwrap();
         let base = b.mem_view(handle).unwrap().as_ptr() as u64;
         let at = RemoteSlice { address: base, rkey };
-        let add = a.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at);
-        assert_eq!(add, if private { Ok(()) } else { Err(PostError::Unsupported) });
+        let add = a.atomic(ep, AtomicOp::Add(1), AtomicWidth::W64, at, Token::NONE);
+        assert_eq!(add.map(drop), if private { Ok(()) } else { Err(PostError::Unsupported) });
         assert!(a.rkey_ptr(rkey, base, 8).is_none());
         let memory = b.mem_release(handle).unwrap().unwrap();
         assert_eq!(a.put_short(ep, &[1; 8], at), Err(PostError::BadRemote));
@@ -255,7 +255,7 @@ fn between_threads_no_key_opens_memory_that_is_not_lent() {
             assert_eq!(a.put_short(ep, &[1; 8], at), Err(PostError::BadRemote));
             assert_eq!(a.put_zcopy(ep, &piece, at, Token(1)), Err(PostError::BadRemote));
             assert_eq!(a.get_bcopy(ep, at, 8, &mut |_| ()), Err(PostError::BadRemote));
-            let add = a.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at);
+            let add = a.atomic(ep, AtomicOp::Add(1), AtomicWidth::W64, at, Token::NONE);
             assert_eq!(add, Err(PostError::BadRemote));
         }
     }
@@ -267,7 +267,7 @@ fn between_threads_no_key_opens_memory_that_is_not_lent() {
     let at = RemoteSlice { address: shown.contiguous().unwrap().as_ptr() as u64, rkey: process };
     assert_eq!(a.get_bcopy(ep, at, 64, &mut |view| assert_eq!(view.to_vec(), [7; 64])), Ok(()));
     assert_eq!(a.put_short(ep, &[1; 8], at), Err(PostError::BadRemote));
-    let add = a.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at);
+    let add = a.atomic(ep, AtomicOp::Add(1), AtomicWidth::W64, at, Token::NONE);
     assert_eq!(add, Err(PostError::BadRemote));
     b.mem_release(exposed).unwrap();
     assert_eq!(a.get_bcopy(ep, at, 64, &mut |_| ()), Err(PostError::BadRemote));

@@ -64,8 +64,7 @@ pub(crate) fn attr(options: &NetworkOptions) -> IfaceAttr {
         device: "virtual".to_owned(),
         caps,
         limits,
-        atomic_post: atomics,
-        atomic_fetch: atomics,
+        atomics,
         max_endpoints: MAX_ENDPOINTS,
         receive_bytes: (options.slots + options.spares) as usize * options.max_bcopy,
     }

@@ -100,8 +100,8 @@ impl Carrier {
         // Messages are not to be copied by the processors of both sides.
         attr.caps -= Caps::ATOMIC_CPU | Caps::RKEY_PTR | Caps::PUT_ZCOPY;
         attr.caps |= Caps::CARRIES;
-        attr.atomic_post = AtomicOps::empty();
-        attr.atomic_fetch = AtomicOps::empty();
+        attr.atomics = AtomicOps::empty();
+        attr.atomics = AtomicOps::empty();
         attr.provider = "carrier";
         let card = Arc::new(Card {
             slots: std::array::from_fn(|_| Slot::default()),
@@ -295,7 +295,7 @@ unsafe impl Iface for Carrier {
 impl OneSided for Carrier {
     forward! { [this => this.below] put_short put_bcopy put_notify get_bcopy }
 
-    lacks! { put_zcopy atomic_post atomic_fetch }
+    lacks! { put_zcopy atomic }
 
     fn get_zcopy(
         &mut self,

@@ -211,7 +211,7 @@ fn overtaken(put_before_atomic: bool, seed: u64) -> bool {
     for round in 1..=50_u64 {
         let at = |offset| RemoteSlice { address: start + offset, rkey };
         a.put_short(ep, &round.to_ne_bytes(), at(0)).expect("inside");
-        a.atomic_post(ep, AtomicOp::Add(1), AtomicWidth::W64, at(8)).expect("inside");
+        a.atomic(ep, AtomicOp::Add(1), AtomicWidth::W64, at(8), Token::NONE).expect("inside");
         while network.advance() {
             let view = b.mem_view(memory).expect("held");
             // Relaxed: one thread.

@@ -126,7 +126,7 @@ pub fn frames(bytes: &[u8]) {
             assert_eq!(posted, Ok(Posted::InFlight), "a new peer has space");
         }
         let add = AtomicOp::Add(1);
-        iface.atomic_fetch(ep, add, AtomicWidth::W64, at, Token(3)).expect("a new peer has space");
+        iface.atomic(ep, add, AtomicWidth::W64, at, Token(3)).expect("a new peer has space");
         iface.put_short(ep, &[1], at).expect("a new peer has space");
         assert_eq!(iface.flush(ep, Token(4)), Ok(Posted::InFlight), "a new peer has space");
         let mut seen = Counting::default();

@@ -205,8 +205,7 @@ fn attr(options: &TcpOptions, device: String, receive_bytes: usize) -> IfaceAttr
             put: rma,
             get: OpLimits { max_short: 0, max_bcopy: 0, ..rma },
         },
-        atomic_post: AtomicOps::all(),
-        atomic_fetch: AtomicOps::all(),
+        atomics: AtomicOps::all(),
         max_endpoints: MAX_ENDPOINTS,
         receive_bytes,
     }

@@ -410,23 +410,7 @@ impl OneSided for TcpIface {
         Ok(Posted::InFlight)
     }
 
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        let owner = self.owner(ep)?;
-        let key = self.rkeys.open_word(owner, at, width)?.key;
-        let bytes = Atomic { key, address: at.address, op, width, request: None }.encode();
-        self.space(ep, bytes.len())?;
-        self.send_bytes(ep.0, &bytes)?;
-        self.put_was_posted(ep);
-        Ok(())
-    }
-
-    fn atomic_fetch(
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
@@ -436,10 +420,17 @@ impl OneSided for TcpIface {
     ) -> Result<Option<u64>, PostError> {
         let owner = self.owner(ep)?;
         let key = self.rkeys.open_word(owner, at, width)?.key;
-        self.may_ask(ep)?;
-        let request = Some(self.open_peer(ep)?.ask(Request::Old { token }));
-        let bytes = Atomic { key, address: at.address, op, width, request }.encode();
-        self.send_control(ep.0, &bytes);
+        let ask = |request| Atomic { key, address: at.address, op, width, request }.encode();
+        if token == Token::NONE {
+            let bytes = ask(None);
+            self.space(ep, bytes.len())?;
+            self.send_bytes(ep.0, &bytes)?;
+            self.put_was_posted(ep);
+        } else {
+            self.may_ask(ep)?;
+            let bytes = ask(Some(self.open_peer(ep)?.ask(Request::Old { token })));
+            self.send_control(ep.0, &bytes);
+        }
         Ok(None)
     }
 }

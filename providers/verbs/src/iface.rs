@@ -68,7 +68,7 @@ unsafe impl Iface for VerbsIface {
 }
 
 impl OneSided for VerbsIface {
-    by_mode! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic_post atomic_fetch }
+    by_mode! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic }
 }
 
 impl Wakeup for VerbsIface {

@@ -274,8 +274,7 @@ fn attributes(
             put: rma,
             get: OpLimits { max_short: 0, max_bcopy: 0, ..rma },
         },
-        atomic_post: atomics,
-        atomic_fetch: atomics,
+        atomics,
         max_endpoints: MAX_ENDPOINTS as u32,
         receive_bytes: receive.memory_bytes(),
     }

@@ -258,8 +258,7 @@ fn attributes(context: &DeviceContext, payload: usize, receive: &ReceivePool) ->
             },
             ..Limits::default()
         },
-        atomic_post: AtomicOps::empty(),
-        atomic_fetch: AtomicOps::empty(),
+        atomics: AtomicOps::empty(),
         max_endpoints: MAX_ENDPOINTS as u32,
         receive_bytes: receive.memory_bytes(),
     }

@@ -55,7 +55,7 @@ impl Own {
 
     fn fetch(&mut self, op: AtomicOp, token: u64) -> Result<u64, PeerFailure> {
         let token = Token(token);
-        match self.iface.atomic_fetch(self.ep, op, AtomicWidth::W64, self.at, token) {
+        match self.iface.atomic(self.ep, op, AtomicWidth::W64, self.at, token) {
             Ok(Some(old)) => Ok(old),
             Ok(None) => self.answer(token),
             Err(error) => panic!("{op:?} was refused: {error}"),

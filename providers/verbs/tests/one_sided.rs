@@ -125,9 +125,7 @@ fn atomics_of_several_initiators_mix() {
             let mut seen = crate::common::Seen::default();
             let mut posted = 0;
             while (seen.completed.len() as u64) < STEPS {
-                if posted < STEPS
-                    && iface.atomic_fetch(ep, op, width, at, Token(posted + 1)).is_ok()
-                {
+                if posted < STEPS && iface.atomic(ep, op, width, at, Token(posted + 1)).is_ok() {
                     posted += 1;
                 }
                 iface.progress(&mut seen, 16);

@@ -4,7 +4,7 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
-use bowline_uct::{AtomicOp, AtomicWidth, EpId, PostError, Posted, RemoteSlice};
+use bowline_uct::{AtomicOp, AtomicWidth, EpId, PostError, Posted, RemoteSlice, Token};
 
 use super::{Progress, op_error};
 use crate::engine::Inner;
@@ -36,7 +36,7 @@ impl Inner {
         let tried = self.may_try().then(|| {
             self.engine.counters.atomics += 1;
             let token = token(self.engine.requests.upcoming());
-            self.lanes[lane].iface.atomic_fetch(ep, op, width, at, token)
+            self.lanes[lane].iface.atomic(ep, op, width, at, token)
         });
         if let Some(Ok(Some(old))) = tried {
             return Ok(Ok(old));
@@ -58,7 +58,7 @@ impl Inner {
     ) -> Progress {
         let tried = self.may_try().then(|| {
             self.engine.counters.atomics += 1;
-            self.lanes[lane].iface.atomic_post(ep, op, width, at).map(|()| Posted::Done)
+            self.lanes[lane].iface.atomic(ep, op, width, at, Token::NONE).map(|_| Posted::Done)
         });
         if let Some(Ok(_)) = tried {
             return Progress::Done(Ok(0));

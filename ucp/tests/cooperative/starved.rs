@@ -41,7 +41,7 @@ unsafe impl Iface for Starved {
 }
 
 impl OneSided for Starved {
-    below! { put_short put_bcopy put_zcopy put_notify get_bcopy atomic_post atomic_fetch }
+    below! { put_short put_bcopy put_zcopy put_notify get_bcopy atomic }
 
     fn get_zcopy(
         &mut self,

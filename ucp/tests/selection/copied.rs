@@ -41,7 +41,7 @@ unsafe impl Iface for Copied {
 }
 
 impl OneSided for Copied {
-    below! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic_post atomic_fetch }
+    below! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic }
 }
 
 impl Wakeup for Copied {

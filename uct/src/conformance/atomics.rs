@@ -12,7 +12,7 @@ const WIDTHS: [AtomicWidth; 2] = [AtomicWidth::W32, AtomicWidth::W64];
 
 fn has_atomics(of: Subject) -> bool {
     let attr = World::new(of, 2).attr();
-    let some = !(attr.atomic_post | attr.atomic_fetch).is_empty();
+    let some = !attr.atomics.is_empty();
     if !some {
         not_applicable(of, "no atomics");
     }
@@ -93,7 +93,7 @@ pub fn every_operation(of: Subject) {
                 let offset = [0, 8, 4088, 64][round % 4];
                 let old = random.word() & mask(width);
                 for op in operations(&mut random, old) {
-                    if attr.atomic_post.contains(op.kind()) {
+                    if attr.atomics.contains(op.kind()) {
                         store(&mut world, &window, offset, width, old);
                         post(&mut world, op, width, window.at(offset)).expect("inside");
                         let new = load(&mut world, &window, offset, width);
@@ -102,8 +102,6 @@ pub fn every_operation(of: Subject) {
                             model(op, width, old),
                             "{kind:?} {width:?} {op:?} of {old:#x}"
                         );
-                    }
-                    if attr.atomic_fetch.contains(op.kind()) {
                         store(&mut world, &window, offset, width, old);
                         let found =
                             fetch(&mut world, op, width, window.at(offset)).expect("inside");
@@ -136,10 +134,8 @@ pub fn neighbours_are_untouched(of: Subject) {
             for offset in (0..64).step_by(bytes) {
                 for op in operations(&mut random, 0x5555_5555_5555_5555) {
                     window.view(&mut world).copy_in(&[0x55; 64]);
-                    if attr.atomic_post.contains(op.kind()) {
+                    if attr.atomics.contains(op.kind()) {
                         post(&mut world, op, width, window.at(offset)).expect("inside");
-                    } else if attr.atomic_fetch.contains(op.kind()) {
-                        fetch(&mut world, op, width, window.at(offset)).expect("inside");
                     }
                     let mut found = window.view(&mut world).to_vec();
                     found[offset..offset + bytes].fill(0x55);
@@ -163,14 +159,12 @@ pub fn bad_operands_are_refused(of: Subject) {
         let start = window.at(0).address;
         let refuse = |world: &mut World, width, address, expected| {
             let at = RemoteSlice { address, rkey: window.at(0).rkey };
-            if attr.atomic_post.contains(AtomicOps::ADD) {
-                let refused = world.peer(0).iface.atomic_post(ep, AtomicOp::Add(1), width, at);
-                assert_eq!(refused, Err(expected), "{width:?} at {address:#x}");
-            }
-            if attr.atomic_fetch.contains(AtomicOps::ADD) {
-                let op = AtomicOp::Add(1);
-                let refused = world.peer(0).iface.atomic_fetch(ep, op, width, at, Token(77));
-                assert_eq!(refused, Err(expected), "{width:?} at {address:#x}");
+            if attr.atomics.contains(AtomicOps::ADD) {
+                for token in [Token::NONE, Token(77)] {
+                    let op = AtomicOp::Add(1);
+                    let refused = world.peer(0).iface.atomic(ep, op, width, at, token);
+                    assert_eq!(refused, Err(expected), "{width:?} at {address:#x}");
+                }
             }
         };
         for (width, bytes) in WIDTHS.into_iter().zip([4, 8]) {
@@ -196,7 +190,7 @@ pub fn contention_with_the_owner(of: Subject) {
     let mut world = World::new(of, 3);
     let attr = world.attr();
     let add = AtomicOps::ADD;
-    if !attr.caps.contains(Caps::ATOMIC_CPU) || !attr.atomic_fetch.contains(add) {
+    if !attr.caps.contains(Caps::ATOMIC_CPU) || !attr.atomics.contains(add) {
         return not_applicable(of, "no fetching addition that is coherent with the processor");
     }
     for kind in MemoryKind::with_atomics(&mut world) {
@@ -221,7 +215,7 @@ pub fn contention_with_the_owner(of: Subject) {
                     while seen.len() < steps {
                         let token = peer.token();
                         let op = AtomicOp::Add(1);
-                        match peer.iface.atomic_fetch(ep, op, AtomicWidth::W64, at, token) {
+                        match peer.iface.atomic(ep, op, AtomicWidth::W64, at, token) {
                             Ok(Some(old)) => seen.push(old),
                             Ok(None) => {
                                 steps = STEPS_SERVED;

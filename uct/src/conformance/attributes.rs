@@ -36,7 +36,7 @@ pub fn limits_and_bits_agree(of: Subject) {
             assert!(limits.max_iov > 0, "{what}: zcopy takes no piece");
         }
     }
-    let atomics = !(attr.atomic_post | attr.atomic_fetch).is_empty();
+    let atomics = !attr.atomics.is_empty();
     let coherent = attr.caps.intersects(Caps::ATOMIC_CPU | Caps::ATOMIC_DEVICE);
     assert_eq!(atomics, coherent, "atomics come with the domain in which they are coherent");
     let peer = world.peer(0);
@@ -55,7 +55,7 @@ pub fn limits_and_bits_agree(of: Subject) {
 pub fn missing_operations_say_so(of: Subject) {
     let mut world = World::new(of, 2);
     let (caps, ep) = (world.attr().caps, world.ep(0, 1));
-    let (post, fetch) = (world.attr().atomic_post, world.attr().atomic_fetch);
+    let kinds = world.attr().atomics;
     let none = RemoteSlice { address: 0, rkey: RkeyId(Key::NONE) };
     let (id, header) = (AmId::new(0), [0; 3]);
     let iface = &mut world.peer(0).iface;
@@ -115,19 +115,17 @@ pub fn missing_operations_say_so(of: Subject) {
         AtomicOp::Cswap { compare: 0, new: 1 },
     ] {
         for width in [AtomicWidth::W32, AtomicWidth::W64] {
-            if !post.contains(op.kind()) {
-                answers.push(("atomic_post", iface.atomic_post(ep, op, width, none).err()));
-            }
-            if !fetch.contains(op.kind()) {
-                let answer = iface.atomic_fetch(ep, op, width, none, Token(4));
-                answers.push(("atomic_fetch", answer.err()));
+            for token in [Token::NONE, Token(4)] {
+                if !kinds.contains(op.kind()) {
+                    answers.push(("atomic", iface.atomic(ep, op, width, none, token).err()));
+                }
             }
         }
     }
     for (what, answer) in answers {
         assert_eq!(answer, Some(PostError::Unsupported), "{what} is not among the capabilities");
     }
-    assert!(AtomicOps::all().contains(post | fetch), "kinds of atomics that do not exist");
+    assert!(AtomicOps::all().contains(kinds), "kinds of atomics that do not exist");
 }
 
 /// Receive memory does not grow with the number of peers.

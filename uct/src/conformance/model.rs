@@ -271,8 +271,7 @@ fn run_memory(
                     4 => (AtomicOp::Swap(operand), operand),
                     _ => (AtomicOp::Cswap { compare: old, new: operand }, operand),
                 };
-                let kinds = if fetched { attr.atomic_fetch } else { attr.atomic_post };
-                if !kinds.contains(op.kind()) || !atomics {
+                if !attr.atomics.contains(op.kind()) || !atomics {
                     continue;
                 }
                 flush(&mut world);

@@ -7,7 +7,9 @@ use bowline_base::view::View;
 
 use super::harness::{LONGEST, World, lengths, pattern};
 use super::{Subject, not_applicable};
-use crate::{AtomicOp, AtomicWidth, Caps, LocalSlice, MemHandle, PostError, RemoteSlice, RkeyId};
+use crate::{
+    AtomicOp, AtomicWidth, Caps, LocalSlice, MemHandle, PostError, RemoteSlice, RkeyId, Token,
+};
 
 pub mod keys;
 pub mod order;
@@ -52,7 +54,7 @@ impl MemoryKind {
             let window = Window::open(world, kind, 64);
             let (ep, at) = (world.ep(0, 1), window.at(0));
             let (op, width) = (AtomicOp::Add(0), AtomicWidth::W64);
-            let posted = retry(world, |w| w.peer(0).iface.atomic_post(ep, op, width, at));
+            let posted = retry(world, |w| w.peer(0).iface.atomic(ep, op, width, at, Token::NONE));
             posted != Err(PostError::Unsupported) || {
                 not_applicable(of, "no atomics on this kind of memory");
                 false
@@ -431,7 +433,7 @@ pub fn fetch(
     at: RemoteSlice,
 ) -> Result<u64, PostError> {
     let (ep, token) = (world.ep(0, 1), world.peer(0).token());
-    let posted = retry(world, |w| w.peer(0).iface.atomic_fetch(ep, op, width, at, token))?;
+    let posted = retry(world, |w| w.peer(0).iface.atomic(ep, op, width, at, token))?;
     Ok(match posted {
         Some(old) => old,
         None => world.wait(0, token).expect("the operation succeeds"),
@@ -447,7 +449,7 @@ pub fn post(
     at: RemoteSlice,
 ) -> Result<(), PostError> {
     let ep = world.ep(0, 1);
-    retry(world, |w| w.peer(0).iface.atomic_post(ep, op, width, at))?;
+    retry(world, |w| w.peer(0).iface.atomic(ep, op, width, at, Token::NONE))?;
     flush(world);
     Ok(())
 }

@@ -179,8 +179,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
                 | Caps::WAKEUP
                 | Caps::EVENT_FD,
             limits: Limits { am, ..Limits::default() },
-            atomic_post: AtomicOps::empty(),
-            atomic_fetch: AtomicOps::empty(),
+            atomics: AtomicOps::empty(),
             max_endpoints: 1000,
             receive_bytes: SLOTS * LONG,
         };
@@ -556,7 +555,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
 }
 
 impl<const FAULT: Fault> OneSided for HubIface<FAULT> {
-    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic_post atomic_fetch }
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic }
 }
 
 impl<const FAULT: Fault> Wakeup for HubIface<FAULT> {

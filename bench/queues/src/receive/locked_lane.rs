@@ -186,7 +186,7 @@ impl LockedLane {
     ) -> Result<Self, OpenError> {
         let has = below.attr().clone();
         let wants = Caps::PUT_SHORT | Caps::PUT_BCOPY | Caps::ATOMIC_CPU;
-        if !has.caps.contains(wants) || !has.atomic_fetch.contains(AtomicOps::CSWAP) {
+        if !has.caps.contains(wants) || !has.atomics.contains(AtomicOps::CSWAP) {
             return Err(OpenError::Limit(format!("{} has no locked queues", has.provider)));
         }
         let no_memory = |error: MemError| OpenError::Limit(error.to_string());
@@ -210,7 +210,7 @@ impl LockedLane {
         let am =
             OpLimits { max_short: 128.min(longest), max_bcopy: longest, ..OpLimits::default() };
         attr.limits = Limits { am, ..Limits::default() };
-        (attr.atomic_post, attr.atomic_fetch) = (AtomicOps::empty(), AtomicOps::empty());
+        (attr.atomics, attr.atomics) = (AtomicOps::empty(), AtomicOps::empty());
         attr.receive_bytes += bytes;
         Ok(Self {
             put_short: has.limits.put.max_short,

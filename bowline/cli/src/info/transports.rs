@@ -100,7 +100,7 @@ fn abilities(iface: &dyn Iface) -> Abilities {
         active_messages: attr.limits.am.into(),
         put: attr.limits.put.into(),
         get: attr.limits.get.into(),
-        atomics: ops(attr.atomic_fetch & attr.atomic_post),
+        atomics: ops(attr.atomics),
         max_endpoints: attr.max_endpoints,
         receive_bytes: attr.receive_bytes,
         memory: Domain { allocates: can_alloc, registers: can_register, rkey_bytes },

@@ -18,20 +18,6 @@ impl SelfIface {
         // Release: pairs with the acquire load of whatever such a reader waits for.
         fence(Ordering::Release);
     }
-
-    pub(super) fn atomic(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<u64, PostError> {
-        self.check_open(ep)?;
-        let word = self.domain.reach(at, width.bytes())?;
-        let old = op.perform(word, width).ok_or(PostError::BadArgument)?;
-        self.counters.atomics += 1;
-        Ok(old)
-    }
 }
 
 impl OneSided for SelfIface {
@@ -140,17 +126,7 @@ impl OneSided for SelfIface {
         Ok(Posted::Done)
     }
 
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at).map(|_| ())
-    }
-
-    fn atomic_fetch(
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
@@ -158,6 +134,10 @@ impl OneSided for SelfIface {
         at: RemoteSlice,
         _token: Token,
     ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at).map(Some)
+        self.check_open(ep)?;
+        let word = self.domain.reach(at, width.bytes())?;
+        let old = op.perform(word, width).ok_or(PostError::BadArgument)?;
+        self.counters.atomics += 1;
+        Ok(Some(old))
     }
 }

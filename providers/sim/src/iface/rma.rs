@@ -90,23 +90,6 @@ impl SimIface {
     fn post(&self, peer: u32, token: Token, kind: Kind, len: usize) -> u64 {
         self.network.lock().post(self.node, peer, token, kind, len, None)
     }
-
-    pub(super) fn atomic(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-        token: Token,
-    ) -> Result<(), PostError> {
-        self.one_sided()?;
-        let peer = self.check_open(ep)?;
-        self.keys.open_word(peer, at, width)?;
-        let bytes = width.bytes();
-        let (peer, at) = self.admit(ep, at, bytes, false)?;
-        self.post(peer, token, Kind::Atomic { at, op, width }, bytes);
-        Ok(())
-    }
 }
 
 impl OneSided for SimIface {
@@ -201,17 +184,7 @@ impl OneSided for SimIface {
         Ok(Posted::InFlight)
     }
 
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at, Token::NONE)
-    }
-
-    fn atomic_fetch(
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
@@ -219,6 +192,12 @@ impl OneSided for SimIface {
         at: RemoteSlice,
         token: Token,
     ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at, token).map(|()| None)
+        self.one_sided()?;
+        let peer = self.check_open(ep)?;
+        self.keys.open_word(peer, at, width)?;
+        let bytes = width.bytes();
+        let (peer, at) = self.admit(ep, at, bytes, false)?;
+        self.post(peer, token, Kind::Atomic { at, op, width }, bytes);
+        Ok(None)
     }
 }

@@ -26,7 +26,6 @@ use crate::sys::{Bytes, Work};
 pub(super) struct Emulated {
     peer: u32,
     token: Token,
-    fetch: bool,
     op: AtomicOp,
     width: AtomicWidth,
     /// Of the 64-bit word.
@@ -76,15 +75,15 @@ impl Emulated {
 }
 
 impl RcIface {
-    pub(super) fn atomic(
+    pub(super) fn post_atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
         width: AtomicWidth,
         at: RemoteSlice,
-        fetch: Option<Token>,
+        token: Token,
     ) -> Result<(), PostError> {
-        if !self.attr.atomic_fetch.contains(op.kind()) {
+        if !self.attr.atomics.contains(op.kind()) {
             return Err(PostError::Unsupported);
         }
         let number = self.open_peer(ep)?;
@@ -100,13 +99,13 @@ impl RcIface {
             }
             _ => None,
         };
-        match (native, fetch) {
-            (Some(work), None) => {
+        match native {
+            Some(work) if token == Token::NONE => {
                 let piece = [self.state.results.piece(Results::NOBODY)];
                 let op = Op { reads: true, ..Op::NOTHING };
                 self.push(number, work, Bytes::Registered(&piece), op, false)
             }
-            (Some(work), Some(token)) => {
+            Some(work) => {
                 let Some(word) = self.state.results.take() else { return Err(self.refuse()) };
                 let piece = [self.state.results.piece(word)];
                 let op = Op { token, holds: Holds::Result(word), reads: true };
@@ -116,12 +115,11 @@ impl RcIface {
                 }
                 pushed
             }
-            (None, fetch) => {
+            None => {
                 let Some(word) = self.state.results.take() else { return Err(self.refuse()) };
                 let key = self.state.emulated.insert(Emulated {
                     peer: number,
-                    token: fetch.unwrap_or(Token::NONE),
-                    fetch: fetch.is_some(),
+                    token,
                     op,
                     width,
                     address,
@@ -174,8 +172,7 @@ impl RcIface {
         }
         if let Some(done) = self.state.emulated.remove(key) {
             self.state.results.give(done.word);
-            let token = if done.fetch { done.token } else { Token::NONE };
-            self.events.complete(token, result);
+            self.events.complete(done.token, result);
         }
     }
 }

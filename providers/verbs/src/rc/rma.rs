@@ -222,17 +222,7 @@ impl OneSided for RcIface {
         self.lent_transfer(ep, to, from, token, true)
     }
 
-    fn atomic_post(
-        &mut self,
-        ep: EpId,
-        op: AtomicOp,
-        width: AtomicWidth,
-        at: RemoteSlice,
-    ) -> Result<(), PostError> {
-        self.atomic(ep, op, width, at, None)
-    }
-
-    fn atomic_fetch(
+    fn atomic(
         &mut self,
         ep: EpId,
         op: AtomicOp,
@@ -240,6 +230,6 @@ impl OneSided for RcIface {
         at: RemoteSlice,
         token: Token,
     ) -> Result<Option<u64>, PostError> {
-        self.atomic(ep, op, width, at, Some(token)).map(|()| None)
+        self.post_atomic(ep, op, width, at, token).map(|()| None)
     }
 }

@@ -63,7 +63,7 @@ unsafe impl Iface for UdIface {
 }
 
 impl OneSided for UdIface {
-    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic_post atomic_fetch }
+    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic }
 }
 
 impl Wakeup for UdIface {

@@ -18,8 +18,7 @@ fn lane(provider: &'static str) -> IfaceAttr {
         device: "none".to_owned(),
         caps: SHARING | Caps::AM_SHORT | Caps::AM_BCOPY,
         limits: Limits { am, put: get, get },
-        atomic_post: AtomicOps::empty(),
-        atomic_fetch: AtomicOps::empty(),
+        atomics: AtomicOps::empty(),
         max_endpoints: 1,
         receive_bytes: 0,
     }

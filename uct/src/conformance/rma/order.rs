@@ -6,7 +6,7 @@ use bowline_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::super::harness::{Random, World, pattern};
 use super::super::{Subject, not_applicable};
 use super::{MemoryKind, RMA_FLAVOURS, Window, any_put, flush, retry};
-use crate::{AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, PostError};
+use crate::{AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, PostError, Token};
 
 /// A put with notification is visible when the notification arrives.
 pub fn put_with_notification(of: Subject) {
@@ -162,7 +162,7 @@ pub fn puts_are_visible_before_atomics(of: Subject) {
     };
     let cpu = Caps::PUT_BEFORE_ATOMIC | Caps::ATOMIC_CPU;
     let Some(flavour) =
-        flavour.filter(|_| attr.caps.contains(cpu) && attr.atomic_post.contains(AtomicOps::ADD))
+        flavour.filter(|_| attr.caps.contains(cpu) && attr.atomics.contains(AtomicOps::ADD))
     else {
         return not_applicable(of, "puts and atomics are not ordered");
     };
@@ -170,7 +170,8 @@ pub fn puts_are_visible_before_atomics(of: Subject) {
         flavour.put(world, &word_of(round).to_ne_bytes(), window.at(64)).expect("inside");
         let (ep, at, step) = (world.ep(0, 1), window.at(1024), word_of(round) - word_of(round - 1));
         retry(world, |world| {
-            world.peer(0).iface.atomic_post(ep, AtomicOp::Add(step), AtomicWidth::W64, at)
+            let op = AtomicOp::Add(step);
+            world.peer(0).iface.atomic(ep, op, AtomicWidth::W64, at, Token::NONE)
         })
         .expect("inside");
     });

@@ -76,7 +76,7 @@ impl LockedLane {
         let link = &self.links[index];
         let at = RemoteSlice { address: link.base, rkey: link.rkey };
         let (op, token) = (AtomicOp::Cswap { compare, new }, Self::token(index, release));
-        self.below.atomic_fetch(link.below, op, AtomicWidth::W64, at, token)
+        self.below.atomic(link.below, op, AtomicWidth::W64, at, token)
     }
 
     fn lock(&mut self, index: usize) -> Result<bool, PostError> {

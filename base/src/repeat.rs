@@ -156,6 +156,7 @@ mod tests {
 #[cfg(all(test, bowline_loom))]
 mod loom_tests {
     use super::*;
+    use crate::sync::check_orders;
 
     use loom::sync::Arc;
 
@@ -163,9 +164,7 @@ mod loom_tests {
     /// it. The model's cell notices two inside at once, and one that does not see what was done before.
     #[test]
     fn loom_no_call_is_lost() {
-        let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(3);
-        model.check(|| {
+        check_orders(3, || {
             let value = Arc::new(Repeat::new(loom::cell::UnsafeCell::new(0)));
             let added = Arc::new([AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)]);
             let add = |index: usize,

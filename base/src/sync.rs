@@ -43,6 +43,17 @@ pub fn thread_token() -> usize {
     PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
+/// Runs a model in all orders with at most so many preemptions; with `None`, in all.
+#[cfg(all(test, bowline_loom))]
+pub(crate) fn check_orders(
+    preemptions: impl Into<Option<usize>>,
+    model: impl Fn() + Send + Sync + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions.into();
+    builder.check(model);
+}
+
 /// A value alone on its cache line, so that writers of neighbours do not disturb its readers.
 ///
 /// 64 bytes is the line of every x86-64 and of most aarch64 machines. The adjacent-line

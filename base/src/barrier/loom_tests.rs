@@ -7,13 +7,8 @@ use loom::thread;
 use super::harness::{Outcome, Woken, enter, taken};
 use super::*;
 use crate::sync::atomic::AtomicU32;
+use crate::sync::check_orders;
 use crate::words::LoomWords;
-
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
 
 #[derive(Clone)]
 struct World {
@@ -138,13 +133,13 @@ fn members(ranks: u32, count: u64, stray: Option<fn(&LoomWords)>) -> Vec<Result<
 
 #[test]
 fn loom_barrier_gives_everybody_the_sum() {
-    check(2, || assert_eq!(members(2, 2, None), [Ok(()); 2]));
-    check(2, || assert_eq!(members(3, 1, None), [Ok(()); 3]));
+    check_orders(2, || assert_eq!(members(2, 2, None), [Ok(()); 2]));
+    check_orders(2, || assert_eq!(members(3, 1, None), [Ok(()); 3]));
 }
 
 /// One member announces that it sleeps, by `announce`, and looks once more.
 fn no_sleeper_is_forgotten(announce: fn(&mut BarrierMember, &LoomWords) -> bool) {
-    check(3, move || {
+    check_orders(3, move || {
         let world = World::new(2);
         let other = {
             let world = world.clone();
@@ -191,7 +186,7 @@ fn loom_barrier_sleepers_must_poll_after_they_announce() {
 
 /// Whatever the moment of a stray write, every member ends, and none with a wrong result.
 fn damage_is_found(preemptions: usize, rounds: u64, stray: fn(&LoomWords)) {
-    check(preemptions, move || drop(members(2, rounds, Some(stray))));
+    check_orders(preemptions, move || drop(members(2, rounds, Some(stray))));
 }
 
 #[test]
@@ -219,7 +214,7 @@ fn loom_barrier_survives_an_overwritten_state() {
 /// A barrier without contributions, whose result's word is moved to the next round by a stray write:
 /// nobody leaves before all have entered. `leaves` is how a member decides that it may.
 fn nobody_leaves_early(leaves: fn(&mut BarrierMember, &LoomWords) -> bool) {
-    check(2, move || {
+    check_orders(2, move || {
         let world = World::new(2);
         let entered = Arc::new(AtomicU32::new(0));
         let stray = {

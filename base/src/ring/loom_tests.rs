@@ -6,15 +6,10 @@ use super::promote::{END_ID, Receiving, SWITCH_ID, Sending};
 use super::*;
 use crate::scmp::{Message, seq};
 use crate::sync::atomic::AtomicU64;
+use crate::sync::check_orders;
 use crate::words::LoomWords;
 
 const SHAPE: RingShape = RingShape { slots: 4, data: 256 };
-
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
 
 /// Receives one message, checks that it is `number`, and says whether there was one.
 fn receive(consumer: &mut Consumer<LoomWords>, number: u64) -> bool {
@@ -50,7 +45,7 @@ fn push(producer: &mut Producer<LoomWords>, number: u64) -> bool {
 /// More messages than slots and than data, so that slots and data are used again.
 #[test]
 fn loom_ring_is_a_queue() {
-    check(3, || {
+    check_orders(3, || {
         let words = LoomWords::new(SHAPE.bytes());
         let mut consumer = init(words.clone(), SHAPE).expect("large enough");
         let sender = thread::spawn(move || {
@@ -74,7 +69,7 @@ fn loom_ring_is_a_queue() {
 /// Data runs out before slots do, so that only the data head says what may be written again.
 #[test]
 fn loom_ring_uses_data_again() {
-    check(3, || {
+    check_orders(3, || {
         let shape = RingShape { slots: 8, data: 256 };
         let words = LoomWords::new(shape.bytes());
         let mut consumer = init(words.clone(), shape).expect("large enough");
@@ -98,7 +93,7 @@ fn loom_ring_uses_data_again() {
 /// The ring goes to the next owner while the last one's slots are still in it.
 #[test]
 fn loom_ring_changes_owners() {
-    check(3, || {
+    check_orders(3, || {
         let words = LoomWords::new(SHAPE.bytes());
         let mut consumer = init(words.clone(), SHAPE).expect("large enough");
         let mut first = Producer::claim(words.clone(), 0).expect("free");
@@ -224,11 +219,11 @@ fn promotion(misordered: bool) {
 
 #[test]
 fn loom_promotion_keeps_the_order() {
-    check(2, || promotion(false));
+    check_orders(2, || promotion(false));
 }
 
 #[test]
 #[should_panic(expected = "out of order by the queue")]
 fn loom_promotion_without_markers_is_seen() {
-    check(2, || promotion(true));
+    check_orders(2, || promotion(true));
 }

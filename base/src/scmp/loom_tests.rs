@@ -11,18 +11,13 @@ use super::harness::{Counted, Did, Form, Ranks, Seq, Stepper, payload, read};
 use super::seq::Settled;
 use super::{Message, counted, seq};
 use crate::sync::atomic::AtomicU64;
+use crate::sync::check_orders;
 use crate::words::LoomWords;
 
 const SLOTS: u32 = 4;
 /// Payloads of one and of two slots.
 const ONE: usize = 8;
 const TWO: usize = 40;
-
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
 
 /// What one producer does: messages of these lengths, each tried once; it stops at the first
 /// refusal, and dies after `dies_after` steps.
@@ -142,7 +137,7 @@ fn all_deaths<F: Form<LoomWords> + 'static>(
     len: &'static [usize],
 ) {
     for steps in 0..=5 {
-        check(preemptions, move || {
+        check_orders(preemptions, move || {
             let dying = Script { lens: len, dies_after: Some(steps) };
             race::<F>(filled, 1, [Script::living(&[ONE]), dying]);
         });
@@ -151,15 +146,15 @@ fn all_deaths<F: Form<LoomWords> + 'static>(
 
 #[test]
 fn loom_seq_two_producers() {
-    check(2, || {
+    check_orders(2, || {
         race::<Seq>(0, 2, [Script::living(&[ONE, ONE]), Script::living(&[TWO])]);
     });
 }
 
 #[test]
 fn loom_seq_overflow() {
-    check(3, || race::<Seq>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])]));
-    check(2, || race::<Seq>(2, 1, [Script::living(&[ONE]), Script::living(&[TWO])]));
+    check_orders(3, || race::<Seq>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])]));
+    check_orders(2, || race::<Seq>(2, 1, [Script::living(&[ONE]), Script::living(&[TWO])]));
 }
 
 #[test]
@@ -174,14 +169,14 @@ fn loom_seq_deaths_at_overflow() {
 
 #[test]
 fn loom_published_two_producers() {
-    check(2, || {
+    check_orders(2, || {
         race::<Counted>(0, 2, [Script::living(&[ONE, ONE]), Script::living(&[TWO])]);
     });
 }
 
 #[test]
 fn loom_published_overflow() {
-    check(3, || race::<Counted>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])]));
+    check_orders(3, || race::<Counted>(3, 1, [Script::living(&[ONE]), Script::living(&[ONE])]));
 }
 
 #[test]
@@ -198,7 +193,7 @@ fn loom_published_deaths_at_overflow() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn loom_seq_sees_a_finalise_before_its_put() {
-    check(2, || {
+    check_orders(2, || {
         let words = LoomWords::new(seq::bytes_for(SLOTS));
         let mut consumer = Seq::init(words.clone(), SLOTS);
         let producer = thread::spawn(move || {
@@ -220,7 +215,7 @@ fn loom_seq_sees_a_finalise_before_its_put() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn loom_published_sees_a_consumer_that_does_not_wait() {
-    check(2, || {
+    check_orders(2, || {
         let words = LoomWords::new(counted::bytes_for(SLOTS));
         let mut consumer = Counted::init(words.clone(), SLOTS);
         let producer = thread::spawn(move || {

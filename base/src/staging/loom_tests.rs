@@ -6,13 +6,8 @@ use loom::thread;
 
 use super::*;
 use crate::sync::atomic::AtomicU32;
+use crate::sync::check_orders;
 use crate::words::LoomWords;
-
-fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
 
 /// One line of data in a slot: a word for each member, and one for a result.
 const fn geometry(ranks: u32, slots: u32) -> Geometry {
@@ -72,7 +67,7 @@ fn exchange(waits: fn(&mut StagingMember, &LoomWords, u64)) {
             let _ = member.finish(memory, step);
         }
     };
-    check(2, move || {
+    check_orders(2, move || {
         let memory = LoomWords::new(geometry(2, 1).bytes());
         let other = {
             let memory = memory.clone();
@@ -103,7 +98,7 @@ fn loom_staging_slots_must_be_free_before_they_are_written() {
 
 #[test]
 fn loom_staging_lets_a_writer_run_ahead() {
-    check(2, || {
+    check_orders(2, || {
         two(2, |mut member, memory| {
             for step in 1..=3 {
                 if member.rank == 0 {
@@ -122,7 +117,7 @@ fn loom_staging_lets_a_writer_run_ahead() {
 
 /// Three calls with two cells; `writes` says who brings something, `waits` is what a member does before it states a call.
 fn state(writes: fn(u32, u64) -> bool, waits: fn(&mut StagingMember, &LoomWords)) {
-    check(2, move || {
+    check_orders(2, move || {
         let run = move |rank, memory: &LoomWords| {
             let (mut member, other) = (StagingMember::new(rank, geometry(2, 1)), 1 - rank);
             for call in 1..=3 {
@@ -193,7 +188,7 @@ fn add_in_place(ranks: u32, waits: fn(&StagingMember, &LoomWords, u64)) {
             let _ = member.finish(memory, step);
         }
     };
-    check(2, move || {
+    check_orders(2, move || {
         let memory = LoomWords::new(geometry(ranks, 1).bytes());
         let start = |rank| {
             let memory = memory.clone();
@@ -238,7 +233,7 @@ fn combine(ranks: u32, preemptions: usize, claims: fn(&StagingMember, &LoomWords
         }
         is_there
     };
-    check(preemptions, move || {
+    check_orders(preemptions, move || {
         let memory = LoomWords::new(geometry(ranks, 1).bytes());
         let start = |rank| {
             let memory = memory.clone();
@@ -267,7 +262,7 @@ fn loom_staging_steps_must_be_claimed() {
 
 /// One member announces that it sleeps, by `announce`, and looks once more.
 fn no_sleeper_is_forgotten(announce: fn(&StagingMember, &LoomWords) -> bool) {
-    check(3, move || {
+    check_orders(3, move || {
         let memory = LoomWords::new(geometry(2, 1).bytes());
         let woken = Arc::new(AtomicU32::new(0));
         let other = {
@@ -318,7 +313,7 @@ const POLLS: u32 = 3;
 
 #[test]
 fn loom_staging_takes_no_stray_write_for_progress() {
-    check(2, || {
+    check_orders(2, || {
         let memory = LoomWords::new(geometry(2, 1).bytes());
         let (line, at) = StagingMember::new(1, geometry(2, 1)).table_at(0, 1);
         let stray = {

@@ -1,15 +1,9 @@
 //! Models of the lock's word: owner, remote handles and claims. The models of the election are with it.
 
 use super::*;
+use crate::sync::check_orders;
 
 type Counter = loom::cell::UnsafeCell<u32>;
-
-/// Runs a model in which threads wait for the word, each look at which is a step: all orders with so many preemptions.
-pub(super) fn bounded(preemptions: usize, run: impl Fn() + Send + Sync + 'static) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(preemptions);
-    model.check(run);
-}
 
 /// The model's cell notices two that are inside at once, and one that does not see what the one before has done.
 #[test]
@@ -109,7 +103,7 @@ impl Driven for Inside {
 /// Two threads claim and enter as the owner, a remote handle tries as a signal handler does, and the lock is one of a
 /// single owner afterwards.
 fn claims_and_a_remote_handle(tries: bool) {
-    bounded(2, move || {
+    check_orders(2, move || {
         let lock = WorkerLock::new(Counter::new(0u32));
         add(&lock.borrow_mut());
         let remote = lock.remote();
@@ -156,7 +150,7 @@ fn loom_a_remote_handle_must_enter() {
 /// The sharing ends while a remote handle is on its way in.
 #[test]
 fn loom_a_sharing_ends_beside_a_remote_handle() {
-    bounded(3, || {
+    check_orders(3, || {
         let lock = WorkerLock::new(Counter::new(0));
         let remote = lock.remote();
         let shared = SharedLock::new(Inside(lock), || {});
@@ -172,7 +166,7 @@ fn loom_a_sharing_ends_beside_a_remote_handle() {
 /// The owner is taken out of what was shared, as no sane code does, and another thread ends the sharing after a remote
 /// handle was inside. The owner sees what that handle has done, whatever it calls first.
 fn a_sharing_ends_elsewhere(first: impl Fn(WorkerLock<Counter>) + Copy + Send + Sync + 'static) {
-    bounded(3, move || {
+    check_orders(3, move || {
         let lock = WorkerLock::new(Counter::new(0));
         let remote = lock.remote();
         let shared = SharedLock::new(Inside(lock), || {});

@@ -8,6 +8,7 @@ use loom::thread;
 use super::super::{Sleep, heavy_fence};
 use super::*;
 use crate::doorbell_word::{arm_word, disarm_word, ring_word, rung};
+use crate::sync::check_orders;
 
 #[derive(Default)]
 struct Shared {
@@ -74,11 +75,9 @@ impl Sleeper for Going<'_> {
 }
 
 fn nobody_sleeps_on(senders: usize, trusting: bool) {
-    let mut model = loom::model::Builder::new();
     // With two senders, all orders take an hour. Three switches where nobody waits are enough to find
     // a question that is asked by a plain store.
-    model.preemption_bound = (senders > 1).then_some(3);
-    model.check(move || {
+    check_orders((senders > 1).then_some(3), move || {
         let shared = Arc::new(Shared::default());
         let others: Vec<_> = (1..senders)
             .map(|number| {

@@ -4,8 +4,8 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::loom_tests::bounded;
 use super::*;
+use crate::sync::check_orders;
 
 const UNREAD: u32 = 1;
 const READ: u32 = 2;
@@ -117,7 +117,7 @@ fn wait(shared: &Model, key: usize) {
 
 /// A thread that polls takes the message of the one that sleeps.
 fn another_takes_the_event(wakes: bool) {
-    bounded(3, move || {
+    check_orders(3, move || {
         let (shared, outside) = model(wakes);
         let waiter = {
             let shared = Arc::clone(&shared);
@@ -149,7 +149,7 @@ fn loom_without_a_wake_up_the_sleeper_is_lost() {
 
 /// What another thread posts is left undone until there is progress.
 fn another_posts(wakes: bool) {
-    bounded(3, move || {
+    check_orders(3, move || {
         let (shared, outside) = model(wakes);
         let waiter = {
             let shared = Arc::clone(&shared);
@@ -176,7 +176,7 @@ fn loom_without_a_wake_up_the_post_is_lost() {
 /// Two waiters, each of which may be the one that sleeps and take what the other waits for.
 #[test]
 fn loom_two_waiters_each_get_their_own() {
-    bounded(3, || {
+    check_orders(3, || {
         let (shared, outside) = model(true);
         let waiter = {
             let shared = Arc::clone(&shared);

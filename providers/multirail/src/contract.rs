@@ -6,7 +6,7 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{WakeSet, WakeSource};
 use bowline_base::drain::Drain;
 use bowline_base::view::View;
-use bowline_uct::runtime::RegisteredMemory;
+use bowline_uct::runtime::{RegisteredMemory, check_len};
 use bowline_uct::{
     AmHeader, AmId, Armed, BorrowedFd, Caps, Discard, EpId, Iface, IfaceAttr, KeptArrivals,
     LocalSlice, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PeerFailure, PostError,
@@ -72,9 +72,7 @@ impl MultiRail {
     /// Whether a message of `len` bytes may be put into the log of `ep`'s link.
     fn admit(&self, ep: EpId, len: usize, limit: usize) -> Result<u32, PostError> {
         let index = self.open_link(ep)?;
-        if len > limit {
-            return Err(PostError::TooLong);
-        }
+        check_len(len, limit)?;
         if !self.links[index as usize].log.has_space(len) {
             return Err(PostError::NoResource);
         }

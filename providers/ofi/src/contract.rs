@@ -2,7 +2,7 @@
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
-use bowline_uct::runtime::RegisteredMemory;
+use bowline_uct::runtime::{RegisteredMemory, check_len};
 use bowline_uct::{
     AmHeader, AmId, EpId, Iface, IfaceAttr, LocalSlice, MemError, MemHandle, MemoryDomain,
     PeerFailure, PostError, RkeyId, SignalSafe, Source, Unreachable, forward, lacks,
@@ -94,9 +94,7 @@ unsafe impl Iface for OfiIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
         let index = self.open_peer(ep)?;
-        if max_len > self.attr.limits.am.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.attr.limits.am.max_bcopy)?;
         let len = self.send_packed(index, id, header, max_len, pack)?;
         self.counters.am_bcopy += 1;
         Ok(len)

@@ -6,7 +6,7 @@
 //! credit or of a buffer, so what a sender sees does not depend on the provider below.
 
 use bowline_base::view::View;
-use bowline_uct::runtime::bytes_of;
+use bowline_uct::runtime::{bytes_of, check_len};
 use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, OpenError, PostError, Posted, Token};
 
 use crate::iface::OfiIface;
@@ -75,9 +75,7 @@ impl OfiIface {
         payload: &[u8],
     ) -> Result<(), PostError> {
         let index = self.open_peer(ep)?;
-        if payload.len() > self.attr.limits.am.max_short {
-            return Err(PostError::TooLong);
-        }
+        check_len(payload.len(), self.attr.limits.am.max_short)?;
         if self.fenced(index) {
             return Err(self.refuse());
         }

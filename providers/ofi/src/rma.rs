@@ -5,7 +5,7 @@
 //! with operations under way refuses later ones until those have ended.
 
 use bowline_base::view::View;
-use bowline_uct::runtime::{CompletionOf, bytes_of};
+use bowline_uct::runtime::{CompletionOf, bytes_of, check_len};
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted, RemoteSlice, Token, lacks,
 };
@@ -182,9 +182,7 @@ impl OneSided for OfiIface {
         to: RemoteSlice,
     ) -> Result<usize, PostError> {
         let index = self.open_peer(ep)?;
-        if max_len > self.attr.limits.put.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.attr.limits.put.max_bcopy)?;
         let mut remote = self.remote(index, to, max_len)?;
         if self.must_wait(index) || self.puts_refused(index) {
             return Err(self.refuse());

@@ -1,5 +1,6 @@
 //! Tagged messages, matched by libfabric. They are under no credit of ours and carry no header.
 
+use bowline_uct::runtime::check_len;
 use bowline_uct::{
     CUT, EpId, LocalSlice, OpLimits, PostError, Posted, TagMatch, TagOffload, Token, WITHDRAWN,
 };
@@ -33,9 +34,7 @@ impl OfiIface {
             return Err(PostError::BadArgument);
         }
         let len = pieces.iter().fold(0_usize, |sum, piece| sum.saturating_add(piece.len()));
-        if len > limits.max_zcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(len, limits.max_zcopy)?;
         let full = match peer {
             Some(peer) => self.must_wait(peer),
             None => self.tagged_receives >= MOST_RECEIVES,

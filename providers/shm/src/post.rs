@@ -10,6 +10,7 @@ use bowline_base::ring::promote::{SWITCH_ID, Sending};
 use bowline_base::scmp::{Message, Refused, seq, slots_for};
 use bowline_base::view::View;
 use bowline_base::words::DirectWords;
+use bowline_uct::runtime::check_len;
 use bowline_uct::{AmHeader, AmId, EpId, OneSided, PeerFailure, PostError, RemoteSlice};
 
 use crate::endpoint::{Condition, Endpoint, Intent};
@@ -46,9 +47,7 @@ impl ShmIface {
         header: &AmHeader,
         payload: &[u8],
     ) -> Result<(), PostError> {
-        if payload.len() > MAX_SHORT {
-            return Err(PostError::TooLong);
-        }
+        check_len(payload.len(), MAX_SHORT)?;
         self.choose_route(ep, 0)?;
         let e = &mut self.eps[ep.0 as usize];
         if let Sending::Ring(ring) = &mut e.sending {
@@ -79,9 +78,7 @@ impl ShmIface {
         max_len: usize,
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
-        if max_len > self.area.parameters().max_bcopy as usize {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.area.parameters().max_bcopy as usize)?;
         // What a hot endpoint needs of `choose_route` is the ring that it has.
         let hot = matches!(
             self.eps.get(ep.0 as usize).map(|e| &e.sending),

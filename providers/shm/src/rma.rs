@@ -16,7 +16,7 @@ use bowline_base::copy::{copy_to_shared, overwrites_lines};
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::{AtomicU64, Ordering, fence};
 use bowline_base::view::{View, prefetch_to_write};
-use bowline_uct::runtime::KeyTable;
+use bowline_uct::runtime::{KeyTable, check_len};
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, OneSided, PeerFailure,
     PostError, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS,
@@ -320,9 +320,7 @@ const WORD: usize = size_of::<u64>();
 impl OneSided for ShmIface {
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
         let (_, access) = self.operands(ep, to.rkey)?;
-        if bytes.len() > self.area.parameters().max_bcopy as usize {
-            return Err(PostError::TooLong);
-        }
+        check_len(bytes.len(), self.area.parameters().max_bcopy as usize)?;
         if let Some(view) = access.mapped(to.address, bytes.len()) {
             // SAFETY: the view is inside a mapping that the key keeps; `bytes` may lie in the
             // same mapping, which the copy allows.
@@ -341,9 +339,7 @@ impl OneSided for ShmIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
         to: RemoteSlice,
     ) -> Result<usize, PostError> {
-        if max_len > self.area.parameters().max_bcopy as usize {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.area.parameters().max_bcopy as usize)?;
         let (e, access) = self.operands(ep, to.rkey)?;
         if let Some(view) = access.mapped(to.address, max_len) {
             return Ok(pack(view).min(max_len));
@@ -386,9 +382,7 @@ impl OneSided for ShmIface {
         len: usize,
         unpack: &mut dyn FnMut(View<'_>),
     ) -> Result<(), PostError> {
-        if len > self.area.parameters().max_bcopy as usize {
-            return Err(PostError::TooLong);
-        }
+        check_len(len, self.area.parameters().max_bcopy as usize)?;
         let (_, access) = self.operands(ep, from.rkey)?;
         if let Some(view) = access.mapped(from.address, len) {
             unpack(view);

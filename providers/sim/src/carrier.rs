@@ -101,7 +101,6 @@ impl Carrier {
         attr.caps -= Caps::ATOMIC_CPU | Caps::RKEY_PTR | Caps::PUT_ZCOPY;
         attr.caps |= Caps::CARRIES;
         attr.atomics = AtomicOps::empty();
-        attr.atomics = AtomicOps::empty();
         attr.provider = "carrier";
         let card = Arc::new(Card {
             slots: std::array::from_fn(|_| Slot::default()),

@@ -7,7 +7,7 @@
 use std::os::fd::AsFd;
 
 use bowline_base::view::View;
-use bowline_uct::runtime::{CompletionOf, bytes_of};
+use bowline_uct::runtime::{CompletionOf, bytes_of, check_len};
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted,
     RemoteSlice, Token, lacks,
@@ -130,9 +130,7 @@ impl TcpIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
         frame: impl FnOnce(usize) -> Frame,
     ) -> Result<usize, PostError> {
-        if max_len > self.options.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.options.max_bcopy)?;
         self.space(ep, HEADER_BYTES + max_len)?;
         let space = &mut self.staging[HEADER_BYTES..HEADER_BYTES + max_len];
         // SAFETY: the bytes are the interface's own, and used through the view alone until `pack`

@@ -105,6 +105,15 @@ impl<O: PartialEq, K> KeyTable<O, K> {
     }
 }
 
+/// Check 2, for an operation that copies at most `most` bytes.
+///
+/// # Errors
+/// [`PostError::TooLong`].
+#[inline]
+pub const fn check_len(len: usize, most: usize) -> Result<(), PostError> {
+    if len > most { Err(PostError::TooLong) } else { Ok(()) }
+}
+
 /// Checks 1 and 2: the bytes of all `pieces` of an operation that takes them from, or to, where they lie.
 ///
 /// # Errors

@@ -210,7 +210,7 @@ impl LockedLane {
         let am =
             OpLimits { max_short: 128.min(longest), max_bcopy: longest, ..OpLimits::default() };
         attr.limits = Limits { am, ..Limits::default() };
-        (attr.atomics, attr.atomics) = (AtomicOps::empty(), AtomicOps::empty());
+        attr.atomics = AtomicOps::empty();
         attr.receive_bytes += bytes;
         Ok(Self {
             put_short: has.limits.put.max_short,

@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
+use bowline_uct::runtime::check_len;
 use bowline_uct::{
     AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle,
     MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink,
@@ -79,9 +80,7 @@ unsafe impl Iface for SelfIface {
         payload: &[u8],
     ) -> Result<(), PostError> {
         self.check_open(ep)?;
-        if payload.len() > INLINE_BYTES {
-            return Err(PostError::TooLong);
-        }
+        check_len(payload.len(), INLINE_BYTES)?;
         if self.queue.is_full() {
             return Err(self.refuse(ep, Missing::Slot));
         }
@@ -99,9 +98,7 @@ unsafe impl Iface for SelfIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
         self.check_open(ep)?;
-        if max_len > self.attr.limits.am.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.attr.limits.am.max_bcopy)?;
         if self.queue.is_full() {
             return Err(self.refuse(ep, Missing::Slot));
         }

@@ -3,7 +3,7 @@
 use bowline_base::copy::copy_overlapping;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
-use bowline_uct::runtime::bytes_of;
+use bowline_uct::runtime::{bytes_of, check_len};
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted,
     RemoteSlice, Token,
@@ -23,9 +23,7 @@ impl SelfIface {
 impl OneSided for SelfIface {
     fn put_short(&mut self, ep: EpId, bytes: &[u8], to: RemoteSlice) -> Result<(), PostError> {
         self.check_open(ep)?;
-        if bytes.len() > self.attr.limits.put.max_short {
-            return Err(PostError::TooLong);
-        }
+        check_len(bytes.len(), self.attr.limits.put.max_short)?;
         self.domain.reach(to, bytes.len())?.copy_in(bytes);
         self.counters.puts += 1;
         Ok(())
@@ -39,9 +37,7 @@ impl OneSided for SelfIface {
         to: RemoteSlice,
     ) -> Result<usize, PostError> {
         self.check_open(ep)?;
-        if max_len > self.attr.limits.put.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.attr.limits.put.max_bcopy)?;
         // Packed where it belongs: there is no buffer between.
         let len = pack(self.domain.reach(to, max_len)?);
         assert!(len <= max_len, "pack returns how much of the space it was given it has filled");
@@ -97,9 +93,7 @@ impl OneSided for SelfIface {
         unpack: &mut dyn FnMut(View<'_>),
     ) -> Result<(), PostError> {
         self.check_open(ep)?;
-        if len > self.attr.limits.get.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(len, self.attr.limits.get.max_bcopy)?;
         unpack(self.domain.reach(from, len)?);
         self.counters.gets += 1;
         Ok(())

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
-use bowline_uct::runtime::{RegisteredMemory, bytes_of};
+use bowline_uct::runtime::{RegisteredMemory, bytes_of, check_len};
 use bowline_uct::{
     AmHeader, AmId, Armed, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
     MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RkeyId, SignalSafe, Sink,
@@ -163,9 +163,7 @@ unsafe impl Iface for SimIface {
         payload: &[u8],
     ) -> Result<(), PostError> {
         self.check_open(ep)?;
-        if payload.len() > self.attr.limits.am.max_short {
-            return Err(PostError::TooLong);
-        }
+        check_len(payload.len(), self.attr.limits.am.max_short)?;
         let copy = || Payload::Owned(Bytes::new(payload.to_vec()));
         self.send(ep, (id, header), Token::NONE, payload.len(), copy).map(drop)
     }
@@ -179,9 +177,7 @@ unsafe impl Iface for SimIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
         self.check_open(ep)?;
-        if max_len > self.attr.limits.am.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.attr.limits.am.max_bcopy)?;
         let packed = || Payload::Owned(Bytes::packed(max_len, pack));
         self.send(ep, (id, header), Token::NONE, max_len, packed)
     }

@@ -2,7 +2,7 @@
 
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::runtime::bytes_of;
+use bowline_uct::runtime::{bytes_of, check_len};
 use bowline_uct::{
     AmHeader, AmId, AtomicOp, AtomicWidth, EpId, LocalSlice, MemError, OneSided, PeerFailure,
     PostError, Posted, RemoteSlice, RkeyId, Token, WHOLE_PROCESS, lacks,
@@ -108,9 +108,7 @@ impl OneSided for SimIface {
     ) -> Result<usize, PostError> {
         self.one_sided()?;
         self.check_open(ep)?;
-        if max_len > self.attr.limits.put.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.attr.limits.put.max_bcopy)?;
         let (peer, at) = self.admit(ep, to, max_len, false)?;
         let bytes = Bytes::packed(max_len, pack);
         let len = bytes.len();
@@ -145,9 +143,7 @@ impl OneSided for SimIface {
     ) -> Result<(), PostError> {
         self.one_sided()?;
         let peer = self.check_open(ep)?;
-        if bytes.len() > self.attr.limits.put.max_short {
-            return Err(PostError::TooLong);
-        }
+        check_len(bytes.len(), self.attr.limits.put.max_short)?;
         let at = self.remote(peer, to, bytes.len(), false)?;
         // The notification's buffer first: a put without it would be observable.
         let mut net = self.network.lock();

@@ -6,7 +6,7 @@
 //! to a bound.
 
 use bowline_base::view::View;
-use bowline_uct::runtime::bytes_of;
+use bowline_uct::runtime::{bytes_of, check_len};
 use bowline_uct::{AmHeader, AmId, EpId, LocalSlice, PostError, Posted, Token};
 
 use super::peer::{Holds, Op, Waiting};
@@ -48,9 +48,7 @@ impl RcIface {
         payload: &[u8],
     ) -> Result<(), PostError> {
         let number = self.open_peer(ep)?;
-        if payload.len() > self.attr.limits.am.max_short {
-            return Err(PostError::TooLong);
-        }
+        check_len(payload.len(), self.attr.limits.am.max_short)?;
         if !self.has_space(number, 1) {
             return self
                 .wait_with(number, id, header, payload.len(), &mut |space| space.copy_in(payload))
@@ -73,9 +71,7 @@ impl RcIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
         let number = self.open_peer(ep)?;
-        if max_len > self.attr.limits.am.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.attr.limits.am.max_bcopy)?;
         if !self.has_space(number, 1) {
             return self.wait_with(number, id, header, max_len, pack);
         }

@@ -14,7 +14,7 @@
 //! after those, and is the device's own.
 
 use bowline_base::view::View;
-use bowline_uct::runtime::{CompletionOf, bytes_of};
+use bowline_uct::runtime::{CompletionOf, bytes_of, check_len};
 use bowline_uct::{
     AtomicOp, AtomicWidth, EpId, LocalSlice, OneSided, PostError, Posted, RemoteSlice, Token, lacks,
 };
@@ -35,9 +35,7 @@ impl RcIface {
         limit: usize,
     ) -> Result<(u32, u32), PostError> {
         let number = self.open_peer(ep)?;
-        if len > limit {
-            return Err(PostError::TooLong);
-        }
+        check_len(len, limit)?;
         Ok((number, self.state.domain.opened.open(number, at, len)?.key))
     }
 

@@ -4,7 +4,7 @@
 //! more; a repetition may stand there when the acknowledgement of the first comes.
 
 use bowline_base::view::View;
-use bowline_uct::runtime::CompletionOf;
+use bowline_uct::runtime::{CompletionOf, check_len};
 use bowline_uct::{AmHeader, AmId, EpId, PostError, Posted, Token};
 
 use super::peer::{Sent, Waiting};
@@ -194,9 +194,7 @@ impl UdIface {
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
         let number = self.open_peer(ep)?;
-        if max_len > self.attr.limits.am.max_bcopy {
-            return Err(PostError::TooLong);
-        }
+        check_len(max_len, self.attr.limits.am.max_bcopy)?;
         let peer = &self.peers[number as usize];
         let waits = peer.link.is_none();
         let space = if waits { peer.waiting.len() < WAITING } else { self.has_space(number) };

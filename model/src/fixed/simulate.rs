@@ -423,6 +423,7 @@ mod tests {
         slot: 0.0,
         spill: 0.0,
         skew: 0.0,
+        rendezvous: 0.0,
         by_size: crate::coll::price::OfSizes::NONE,
     };
 

@@ -232,6 +232,7 @@ impl MachineOptions {
             slot: 0.0,
             spill: 0.0,
             skew: 0.0,
+            rendezvous: 0.0,
             by_size: OfSizes::NONE,
         };
         match &plan.base {

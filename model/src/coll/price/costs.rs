@@ -11,6 +11,8 @@ use super::OpClass;
 pub struct Costs {
     /// The part of a message's way that overlaps others, alpha_p.
     pub pipelining: f64,
+    /// What the handshake of a message of more than [`Costs::EAGER_MOST`] bytes takes in addition, which overlaps others.
+    pub rendezvous: f64,
     /// What a message keeps its sender busy, alpha_r.
     pub required: f64,
     /// What a message keeps its receiver busy.
@@ -112,6 +114,7 @@ impl Costs {
     /// Of shared memory: assumed, after what few ranks on two processors took.
     pub const SHARED_MEMORY: Self = Self {
         pipelining: 100.0,
+        rendezvous: 0.0,
         required: 100.0,
         receive: 150.0,
         byte: 0.1,
@@ -128,9 +131,10 @@ impl Costs {
         by_size: OfSizes::NONE,
     };
 
-    /// Of tcp between hosts: assumed.
+    /// Of tcp between hosts: assumed. An offer and the answer take as long as two messages more.
     pub const TCP: Self = Self {
         pipelining: 20_000.0,
+        rendezvous: 40_000.0,
         required: 3000.0,
         receive: 3000.0,
         byte: 1.2,
@@ -150,8 +154,14 @@ impl Costs {
     /// Of messages that network devices move by themselves: assumed, and no fit. The first two and the byte follow the puts
     /// of a Cray XC30 (thesis, table 4.1), whose alpha_r they meet within 9 % at each size. A receiver is charged as
     /// much as a sender, and arithmetic as over tcp.
-    pub const RDMA: Self =
-        Self { pipelining: 880.0, required: 380.0, receive: 380.0, byte: 0.23, ..Self::TCP };
+    pub const RDMA: Self = Self {
+        pipelining: 880.0,
+        rendezvous: 0.0,
+        required: 380.0,
+        receive: 380.0,
+        byte: 0.23,
+        ..Self::TCP
+    };
 
     /// The assumed costs by their words.
     pub(crate) const BASES: [(&str, Self); 3] =
@@ -167,9 +177,13 @@ impl Costs {
         }
     }
 
+    /// The longest message that is sent without asking its receiver, where no setting has another length.
+    pub const EAGER_MOST: f64 = 131_072.0;
+
     /// The names of the parameters, in order.
-    pub const NAMES: [&str; 14] = [
+    pub const NAMES: [&str; 15] = [
         "pipelining",
+        "rendezvous",
         "required",
         "receive",
         "byte",
@@ -188,12 +202,13 @@ impl Costs {
     /// Those of operations on vectors, which `fit::operations` finds.
     pub const OPERATIONS: [&str; 5] = ["copy", "reduce", "pairs", "scalar", "function"];
 
-    pub(crate) const fn fields(&mut self) -> [&mut f64; 14] {
-        let Self { pipelining, required, receive, byte, copy, reduce, switch, .. } = self;
+    pub(crate) const fn fields(&mut self) -> [&mut f64; 15] {
+        let Self { pipelining, rendezvous, required, receive, byte, copy, reduce, switch, .. } =
+            self;
         let Self { pairs, scalar, function, mark, slot, spill, skew, .. } = self;
         [
-            pipelining, required, receive, byte, copy, reduce, pairs, scalar, function, switch,
-            mark, slot, spill, skew,
+            pipelining, rendezvous, required, receive, byte, copy, reduce, pairs, scalar, function,
+            switch, mark, slot, spill, skew,
         ]
     }
 
@@ -227,7 +242,10 @@ impl Costs {
     pub(crate) fn message(&self, bytes: f64) -> (f64, f64) {
         let after = self.by_size.partition_point(|row| row.bytes < bytes);
         match (after.checked_sub(1).map(|before| self.by_size[before]), self.by_size.get(after)) {
-            (None, None) => (self.pipelining, self.required + bytes * self.byte),
+            (None, None) => {
+                let offer = if bytes > Self::EAGER_MOST { self.rendezvous } else { 0.0 };
+                (self.pipelining + offer, self.required + bytes * self.byte)
+            }
             (None, Some(first)) => (first.pipelining, first.required),
             (Some(last), None) => {
                 (last.pipelining, last.required + (bytes - last.bytes) * self.byte)
@@ -314,6 +332,10 @@ mod tests {
             ((300.0, 110.0), (300.0, 1110.0))
         );
         assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 15_000.0));
+        // Beyond a length a message waits for its receiver's answer.
+        assert_eq!(Costs::TCP.message(131_072.0).0, 20_000.0);
+        assert_eq!(Costs::TCP.message(131_073.0).0, 60_000.0);
+        assert_eq!(costs.message(1e6).0, 300.0, "it is in what was measured");
         for wrong in [
             "tcp,at8=1",
             "tcp,at8=1/2,at8=1/2",

@@ -30,6 +30,7 @@ const COSTS: Costs = Costs {
     slot: 0.0,
     spill: 0.0,
     skew: 0.0,
+    rendezvous: 0.0,
     by_size: OfSizes::NONE,
 };
 

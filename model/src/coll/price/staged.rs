@@ -45,7 +45,11 @@ pub fn bcast_piece(len: usize) -> usize {
 
 /// Least bytes of a block that is read from where it lies, and of all such blocks together.
 const READ_BYTES: usize = 32 << 10;
-const READ_ALL_BYTES: usize = 2 << 20;
+const READ_ALL_BYTES: usize = 9 << 20;
+
+/// So many ranks exchange blocks of any length through slots: the kernel takes longer to find a page of another process
+/// than to copy it, and the slots of few ranks stay in caches.
+const SLOTS_RANKS: u32 = 8;
 
 /// What a byte that is read takes of one by a message, which is read too: a rank does so with all blocks, one after the
 /// other.
@@ -78,7 +82,10 @@ impl Staged {
     /// do not stay in caches, so that copies out of slots take as long as those that reads save.
     pub const fn reads(self, ranks: u32, bytes: usize) -> bool {
         let all = bytes.saturating_mul(ranks as usize).saturating_mul(ranks as usize);
-        matches!(self, Self::Alltoall) && ranks > 2 && bytes >= READ_BYTES && all >= READ_ALL_BYTES
+        matches!(self, Self::Alltoall)
+            && ranks > SLOTS_RANKS
+            && bytes >= READ_BYTES
+            && all >= READ_ALL_BYTES
     }
 
     /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors. Operations are of a class.
@@ -186,8 +193,8 @@ mod tests {
     #[test]
     fn long_blocks_are_read_by_their_number_and_length() {
         let reads = |ranks, bytes| Staged::Alltoall.reads(ranks, bytes);
-        assert!(reads(8, 64 << 10) && reads(16, 32 << 10) && reads(4, 128 << 10));
-        assert!(!reads(4, 64 << 10) && !reads(64, 16 << 10) && !reads(2, 1 << 30));
+        assert!(reads(12, 64 << 10) && reads(16, 64 << 10) && reads(10, 128 << 10));
+        assert!(!reads(8, 1 << 20) && !reads(64, 16 << 10) && !reads(16, 32 << 10));
         assert!(!Staged::Allgather.reads(8, 1 << 20));
     }
 

@@ -47,9 +47,10 @@ pub fn bcast_piece(len: usize) -> usize {
 const READ_BYTES: usize = 32 << 10;
 const READ_ALL_BYTES: usize = 9 << 20;
 
-/// So many ranks exchange blocks of any length through slots: the kernel takes longer to find a page of another process
-/// than to copy it, and the slots of few ranks stay in caches.
-const SLOTS_RANKS: u32 = 8;
+/// Few ranks, and what the blocks of so many have together at least: the kernel takes longer to find a page of another
+/// process than to copy it, and the slots of few ranks stay in caches.
+const FEW: u32 = 8;
+const READ_ALL_OF_FEW: usize = 128 << 20;
 
 /// What a byte that is read takes of one by a message, which is read too: a rank does so with all blocks, one after the
 /// other.
@@ -82,10 +83,8 @@ impl Staged {
     /// do not stay in caches, so that copies out of slots take as long as those that reads save.
     pub const fn reads(self, ranks: u32, bytes: usize) -> bool {
         let all = bytes.saturating_mul(ranks as usize).saturating_mul(ranks as usize);
-        matches!(self, Self::Alltoall)
-            && ranks > SLOTS_RANKS
-            && bytes >= READ_BYTES
-            && all >= READ_ALL_BYTES
+        let least = if ranks > FEW { READ_ALL_BYTES } else { READ_ALL_OF_FEW };
+        matches!(self, Self::Alltoall) && ranks > 2 && bytes >= READ_BYTES && all >= least
     }
 
     /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors. Operations are of a class.
@@ -194,6 +193,7 @@ mod tests {
     fn long_blocks_are_read_by_their_number_and_length() {
         let reads = |ranks, bytes| Staged::Alltoall.reads(ranks, bytes);
         assert!(reads(12, 64 << 10) && reads(16, 64 << 10) && reads(10, 128 << 10));
+        assert!(reads(8, 4 << 20) && reads(4, 10 << 20) && !reads(2, 1 << 30));
         assert!(!reads(8, 1 << 20) && !reads(64, 16 << 10) && !reads(16, 32 << 10));
         assert!(!Staged::Allgather.reads(8, 1 << 20));
     }

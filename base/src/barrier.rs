@@ -30,7 +30,7 @@
 //! own state must be the one that it stored, and some member must be under way. States WAITS and ASLEEP
 //! mean that the member counted itself *and was not the last*, so when all say that, the count is
 //! wrong, however slow members are. (9) Who finds damage says so in the result's word and in its own
-//! state, which it never changes again, so that every other member finds it at its next look.
+//! state, which it never changes again, so that every other member finds it at its next poll.
 //!
 //! It does not wait, wake or know of deaths: that is the caller's part. It protects against stray
 //! writes, not against a member that computes matching checks: that one may contribute what it likes.
@@ -369,7 +369,7 @@ fn take_sleep<W: Words>(memory: &W, rank: u32) -> bool {
     let state = line.load(at, Ordering::Relaxed);
     let taken = stage(state) == ASLEEP && line.replace(at, state, with_stage(state, WAITS));
     if taken {
-        // Relaxed: a count that publishes nothing, and of which nothing but a second look depends.
+        // Relaxed: a count that publishes nothing, and of which nothing but a second check depends.
         memory.line(CONTROL).add(SLEEPERS, u64::MAX, Ordering::Relaxed);
     }
     taken

@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// A broken side sets the word back between each look of ours and its exchange, for as long as we
+    /// A broken side sets the word back between each load of ours and its exchange, for as long as we
     /// look: the change stands for it, since it runs between the two.
     #[test]
     fn a_side_that_never_stops_changing_the_word_stops_nobody() {

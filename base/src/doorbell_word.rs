@@ -18,7 +18,7 @@
 //!    changes the word to `AWAKE` by one atomic operation, and the one that did that wakes the owner.
 //! 3. The owner stores its state, makes the *heavy fence*, looks at its queues once more, and
 //!    only sleeps when they are empty. The futex call compares the word itself, so a ring between
-//!    the look and the call is not lost.
+//!    the poll and the call is not lost.
 //! 4. Between a sender's publish and its load there must be a StoreLoad fence, or both sides may
 //!    miss each other. It would cost every message half of a ring's throughput, so the owner pays
 //!    for both: `membarrier(GLOBAL_EXPEDITED)` runs a fence on every processor that runs a
@@ -170,7 +170,7 @@ pub(crate) fn arm_word(
 ) {
     // Relaxed: only the owner sets this bit.
     let fenced = word.load(Ordering::Relaxed) & FENCED;
-    // Relaxed: the fence below orders it before the look at the queues; pairs with the load of
+    // Relaxed: the fence below orders it before the poll of the queues; pairs with the load of
     // `ring_word`. A swap, though nobody asks for the old value: models order it among the changes
     // of ringers, which they do not with a store, and who goes to sleep has the time.
     word.swap(kind.state() | fenced, Ordering::Relaxed);

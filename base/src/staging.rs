@@ -23,7 +23,7 @@
 //! so that the last one, at least, finds all. (5) A member that wants to sleep stores what it waits for, counts
 //! itself as a sleeper, makes the [heavy fence](crate::doorbell::heavy_fence), and looks again before it sleeps. Who stores
 //! progress makes the light one and then looks whether sleepers are counted. The member that takes a sleeper's word back
-//! wakes it, or is the sleeper. A sleeper whose system has no heavy fence may be overlooked, and finds at its next look
+//! wakes it, or is the sleeper. A sleeper whose system has no heavy fence may be overlooked, and finds at its next poll
 //! what has happened.
 //!
 //! A call is a sequence of steps, or of none whose data is in the members' cells.
@@ -102,7 +102,7 @@ impl Geometry {
         (cells::HEAD + self.cell_bytes).div_ceil(LINE)
     }
 
-    /// Lines of a table. No division by what is not known here: every look at a word asks for it.
+    /// Lines of a table. No division by what is not known here: every load of a word asks for it.
     const fn table_lines(self) -> usize {
         if self.apart { self.ranks as usize } else { (self.ranks as usize).div_ceil(IN_LINE) }
     }
@@ -447,7 +447,7 @@ impl StagingMember {
         };
         let taken = word & ASLEEP != 0 && over(what) && line.replace(at, word, 0);
         if taken {
-            // Relaxed: a count that publishes nothing, and of which nothing but a second look depends.
+            // Relaxed: a count that publishes nothing, and of which nothing but a second check depends.
             memory.line(0).add(SLEEPERS, u64::MAX, Ordering::Relaxed);
         }
         taken

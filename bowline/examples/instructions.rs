@@ -37,7 +37,7 @@ fn main() {
         "am_send" | "am_recv" => active(calls, false),
         "am_in_place" => active(calls, true),
         "stream_send" | "stream_recv" => streams(calls),
-        "look" => looks(calls),
+        "look" => polls(calls),
         "put" | "get" | "fadd" => one_sided(calls),
         "mpi_send" | "mpi_recv" => mpi(calls),
         other => {
@@ -186,7 +186,7 @@ fn active(calls: u64, in_place: bool) {
         );
     }
     for round in 0..calls + 200 {
-        look_until_empty(&b);
+        poll_until_empty(&b);
         measured_am_send(&a, ep, &bytes);
         if in_place {
             measured_am_in_place(&b);
@@ -256,17 +256,17 @@ fn workers() -> [Worker; 2] {
 
 /// A receiver that waits has looked in vain before its message comes; one that had a message in its last
 /// look, too, looks for more.
-fn look_until_empty(worker: &Worker) {
+fn poll_until_empty(worker: &Worker) {
     while worker.progress() > 0 {}
 }
 
 #[inline(never)]
-fn measured_look(worker: &Worker) {
+fn measured_poll(worker: &Worker) {
     assert_eq!(worker.progress(), 0, "nothing is there");
 }
 
 /// Looks that find nothing, with the one ring that a ping-pong has.
-fn looks(calls: u64) {
+fn polls(calls: u64) {
     let [a, b] = workers();
     let ep = a.connect(&b.address()).expect("they share memory");
     let mut word = [0; 8];
@@ -274,9 +274,9 @@ fn looks(calls: u64) {
         measured_tag_send(&a, ep, &word);
         measured_tag_recv(&b, &mut word);
     }
-    look_until_empty(&b);
+    poll_until_empty(&b);
     for _ in 0..calls {
-        measured_look(&b);
+        measured_poll(&b);
     }
 }
 
@@ -306,7 +306,7 @@ fn streams(calls: u64) {
     let bytes = vec![7; size()];
     let mut room = vec![0; size()];
     for round in 0..calls + 200 {
-        look_until_empty(&b);
+        poll_until_empty(&b);
         measured_stream_send(&a, ep, &bytes);
         measured_stream_recv(&b, from, &mut room);
         // Credit comes back.
@@ -326,7 +326,7 @@ fn tagged(calls: u64) {
         measured_tag_recv(&b, &mut word);
     }
     for round in 0..calls / BATCH {
-        look_until_empty(&b);
+        poll_until_empty(&b);
         for i in 0..BATCH {
             measured_tag_send(&a, ep, &(round + i).to_le_bytes());
         }

@@ -334,7 +334,7 @@ const COLLECTIVES: &str = "bowline-collectives";
 /// How long a rank waits for those of its node to have started, before it opens transports that
 /// depend on how many processors they have together; and how often it looks.
 const OTHERS_START: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Whether the ranks of this node share processors, asked before any of them has met the others.
 /// It is not done by a meeting through the launcher, since ranks may have chosen different
@@ -349,7 +349,7 @@ fn share_processors(boot: &Bootstrap) -> bool {
     let end = Instant::now() + OTHERS_START;
     let known = |local| boot.job.control(local).and_then(|control| control.identity());
     while !(0..ranks).all(|local| known(local).is_some()) && Instant::now() < end {
-        std::thread::sleep(LOOK_EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
     let mut all: BTreeSet<usize> = own.into_iter().collect();
     let mut unknown = 0;

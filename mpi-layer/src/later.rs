@@ -66,8 +66,8 @@ impl Communicator {
 
 impl Duplication {
     /// The new communicator, when the members have agreed. Moves nothing on. Not asked again after that.
-    pub(crate) fn look(&self) -> Option<Result<Communicator, MpiError>> {
-        let agreed = self.agreed.look()?;
+    pub(crate) fn poll(&self) -> Option<Result<Communicator, MpiError>> {
+        let agreed = self.agreed.poll()?;
         Some(agreed.and_then(|numbers| self.open(numbers)))
     }
 

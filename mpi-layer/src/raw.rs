@@ -220,9 +220,9 @@ impl Communicator {
         self.inner.process.wait_until(done);
     }
 
-    /// Moves operations on for a caller that comes again and again; after some vain looks each gives the
+    /// Moves operations on for a caller that comes again and again; after some polls that find nothing each gives the
     /// processor to another thread.
-    pub fn look(&self) {
+    pub fn poll(&self) {
         self.inner.process.progress_or_yield();
     }
 }

@@ -52,10 +52,10 @@ impl Duplication {
 
     /// Waits for it, or looks at it until it is there.
     fn finish(mut self, waits: bool) -> Result<(usize, Communicator), MpiError> {
-        let mut end = self.request.look();
+        let mut end = self.request.poll();
         if waits {
             self.comm.wait_until(|| {
-                end = end.or_else(|| self.request.look());
+                end = end.or_else(|| self.request.poll());
                 end.is_some()
             });
         }
@@ -63,8 +63,8 @@ impl Duplication {
             if let Some(end) = end {
                 break end;
             }
-            self.comm.look();
-            end = self.request.look();
+            self.comm.poll();
+            end = self.request.poll();
         };
         end.error.map_or(Ok(()), Err)?;
         let made = self.made.take().expect("it was made");

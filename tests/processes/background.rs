@@ -197,7 +197,7 @@ fn nonblocking(world: &World, seed: u64) {
         let outcome = duplicate.expect("it is in front of a collective").and_then(|mut request| {
             let mut end = None;
             comm.wait_until(|| {
-                end = request.look();
+                end = request.poll();
                 end.is_some()
             });
             end.and_then(|end| end.error).map_or(Ok(()), Err)

@@ -25,7 +25,7 @@
 //!    no log and calls nobody back. Callbacks, errors, first contacts and the end of peers are not for
 //!    handlers. The tests of the facade hammer on it with an allocator that does not allow it.
 //! 4. *Sleep.* A worker that is about to sleep shuts handlers out until it is awake, and does not
-//!    sleep if there was one since its last look: the arrival that it would be woken for may be gone.
+//!    sleep if there was one since its last poll: the arrival that it would be woken for may be gone.
 //!    With a progress thread it sleeps on the doorbell of its [`Signal`](bowline_base::doorbell::Signal), which that thread
 //!    rings, instead of the lanes, which the thread sleeps on: so do the leader of a [`SharedWorker`](crate::SharedWorker)
 //!    and a program that sleeps on the worker's descriptor.
@@ -95,7 +95,7 @@ impl RemoteWorker {
         let (events, beside) = {
             let inner = &mut *self.enter();
             let events = inner.progress();
-            // What was left before is looked at now. What this look itself leaves waits for an arrival, which rings.
+            // What was left before is looked at now. What this poll itself leaves waits for an arrival, which rings.
             inner.engine.async_state.called = false;
             if events > 0 {
                 inner.has_events();

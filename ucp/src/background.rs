@@ -2,7 +2,7 @@
 //!
 //! A progress thread ([`async_progress`](crate::async_progress)) moves messages. A sequence of messages, of which each is sent after others
 //! have come, would stop at every one until the rank calls. So the thread also calls [`BackgroundWork::advance`], outside of
-//! the worker, after each of its looks, and does not sleep before that has found nothing to do.
+//! the worker, after each of its polls, and does not sleep before that has found nothing to do.
 //!
 //! ```text
 //!   thread   look at the lanes ──► BackgroundWork::advance ──► RemoteWorker::{take, send, recv} ... ──► nothing moved: sleep

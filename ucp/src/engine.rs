@@ -122,7 +122,7 @@ impl Engine {
             inbox: VecDeque::new(),
             set_aside: 0,
             in_place: InPlace::default(),
-            // What one message of a transport holds, as a rule, and as many as one look brings.
+            // What one message of a transport holds, as a rule, and as many as one poll brings.
             am_buffers: BufferPool::new(64, 16 << 10),
             stream_buffers: BufferPool::new(8, 128 << 10),
             callbacks: Vec::new(),

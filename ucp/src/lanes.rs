@@ -1,7 +1,7 @@
 //! The lanes of a worker: what is known of each, and how often it is looked at.
 //!
-//! A look at shared memory is some loads; one at a network is a system call. Where a worker has
-//! both, the network is left out of most looks once it has been silent for a while, so that
+//! A poll of shared memory is some loads; one at a network is a system call. Where a worker has
+//! both, the network is left out of most polls once it has been silent for a while, so that
 //! messages by memory do not wait for it.
 
 use bowline_model::transport::TransportCosts;
@@ -14,11 +14,11 @@ use crate::protocol::{Choices, Conditions, Protocol, ProtocolRange, eager};
 pub(crate) const BUDGET: u32 = 64;
 
 /// Looks without finding after which a lane whose looks cost system calls is left out once more in
-/// each round. Other lanes must not wait for it, and it does not notice: a look of theirs is a
+/// each round. Other lanes must not wait for it, and it does not notice: a poll of theirs is a
 /// small part of one of its own.
 const QUIET: u32 = 64;
 
-/// Most looks that are left out in a row.
+/// Most polls that are left out in a row.
 const MAX_REST: u32 = 32;
 
 /// A lane of a worker.
@@ -27,7 +27,7 @@ pub(crate) struct Lane {
     pub(crate) loopback: bool,
     /// Whether progress looks at it.
     pub(crate) polled: bool,
-    /// Whether it reaches other hosts: their messages ring no doorbell in memory, and a look costs a
+    /// Whether it reaches other hosts: their messages ring no doorbell in memory, and a poll costs a
     /// system call.
     pub(crate) inter_node: bool,
     /// Which protocols messages take.
@@ -47,7 +47,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Whether this look is left out.
+    /// Whether this poll is left out.
     #[inline]
     pub(crate) fn rests(&mut self) -> bool {
         if self.left == 0 {
@@ -57,9 +57,9 @@ impl Rest {
         true
     }
 
-    /// Takes note of what a look found.
+    /// Takes note of what a poll found.
     #[inline]
-    pub(crate) fn looked(&mut self, events: u32) {
+    pub(crate) fn polled_with(&mut self, events: u32) {
         if events > 0 {
             return self.wake();
         }
@@ -67,7 +67,7 @@ impl Rest {
         self.left = (self.quiet / QUIET).min(MAX_REST);
     }
 
-    /// The next look is taken.
+    /// The next poll is made.
     #[inline]
     pub(crate) fn wake(&mut self) {
         (self.quiet, self.left) = (0, 0);

@@ -160,7 +160,7 @@ impl Engine {
         }
         let guess = self.meter.guess(peer.lane, traffic.kind, bytes).unwrap_or(&[0; MEANS]);
         choice.note(means, able, bytes, nanoseconds, guess);
-        choice.space(self.meter.looks, nanoseconds);
+        choice.space(self.meter.clock_cost, nanoseconds);
         let wanted = choice.wanted();
         if choice.is_at_trial() {
             selection.at_trial = Some(place);

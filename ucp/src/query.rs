@@ -8,7 +8,7 @@ use std::fmt;
 use crate::engine::Engine;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Request, RequestId, SendKind, SendPhase};
-use crate::state::wakeup::LOOK;
+use crate::state::wakeup::POLL_INTERVAL;
 use crate::status::{OpStatus, WaitsFor};
 use crate::worker::Worker;
 
@@ -94,7 +94,7 @@ impl Worker {
     /// Waits until nothing is unsent ([`has_unsent`](Self::has_unsent)), however long living peers
     /// take: what a rank does before it drops its worker and goes.
     pub fn drain(&self) {
-        self.wait_until_within(LOOK, || !self.has_unsent());
+        self.wait_until_within(POLL_INTERVAL, || !self.has_unsent());
     }
 }
 

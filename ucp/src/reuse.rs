@@ -44,7 +44,7 @@ use crate::request::{Body, OneSided, Receive};
 use crate::state::inbox::Delivery;
 use crate::worker::Worker;
 
-/// Peers that come between two looks through the tables, at least.
+/// Peers that come between two passes through the tables, at least.
 const SOME: usize = 64;
 
 /// Requests and waiting messages for each of them.
@@ -185,7 +185,7 @@ impl Inner {
             descriptors: _,
             only: _,
             failure_generation: _,
-            looks: _,
+            polls: _,
         } = self;
         let Engine {
             peers,

@@ -122,7 +122,7 @@ impl Worker {
         }
     }
 
-    /// Hands a view of the memory to `look`, which must not call the worker; peers may write it
+    /// Hands a view of the memory to `read`, which must not call the worker; peers may write it
     /// meanwhile. Its start, as a number, is the address by which peers name the first byte
     /// ([`Worker::put`]).
     ///
@@ -131,18 +131,18 @@ impl Worker {
     pub fn mem_view<R>(
         &self,
         memory: MemoryHandle,
-        look: impl FnOnce(View<'_>) -> R,
+        read: impl FnOnce(View<'_>) -> R,
     ) -> Result<R, RmaError> {
         if memory.lane == NO_LANE {
             let inner = &mut *self.inner.borrow_mut();
             return match inner.engine.emulation.served.get_mut(memory.id) {
-                Some(Served::Own(buffer)) => Ok(look(buffer.view())),
+                Some(Served::Own(buffer)) => Ok(read(buffer.view())),
                 _ => Err(MemError::NoSuch.into()),
             };
         }
         let inner = self.inner.borrow();
         let view = inner.lanes[memory.lane].iface.mem_view(memory.handle);
-        Ok(look(view.ok_or(MemError::NoSuch)?))
+        Ok(read(view.ok_or(MemError::NoSuch)?))
     }
 
     /// Ends reachability. Registered memory comes back.
@@ -256,8 +256,8 @@ impl Worker {
         self.rkey_unpack(ep, &packed.finish())
     }
 
-    /// Hands a view of `len` bytes of the peer's memory at `remote` to `look`, where the transport
-    /// has them mapped. Others may write them meanwhile. `look` must not call the worker.
+    /// Hands a view of `len` bytes of the peer's memory at `remote` to `read`, where the transport
+    /// has them mapped. Others may write them meanwhile. `read` must not call the worker.
     ///
     /// # Errors
     /// When the range is outside of the key, or the memory is not mapped here.
@@ -267,12 +267,12 @@ impl Worker {
         key: RemoteKey,
         remote: u64,
         len: usize,
-        look: impl FnOnce(View<'_>) -> R,
+        read: impl FnOnce(View<'_>) -> R,
     ) -> Result<R, RmaError> {
         let inner = self.inner.borrow();
         let lane = inner.lanes.get(key.lane);
         let view = lane.and_then(|lane| lane.iface.rkey_ptr(key.rkey, remote, len));
-        Ok(look(view.ok_or(RmaError::NoLane("map this memory"))?))
+        Ok(read(view.ok_or(RmaError::NoLane("map this memory"))?))
     }
 
     /// Whether a put by this key ends with its last word, so that its target needs no other signal:

@@ -26,7 +26,7 @@
 //! receiver decides, the sender obeys: SELECT says whether messages of a class are to come in pieces or as an offer. A
 //! message may always come otherwise (for want of credit, say): what counts is how it came.
 //!
-//! (5) Where two looks at the clock are more than a two-hundredth of a message's time, one of several messages is timed, in runs of
+//! (5) Where two reads of the clock take more than a two-hundredth of a message's time, one of several messages is timed, in runs of
 //! eight, since in a window a message's time begins at the end of the one before; trials always are. The others count, and pay what they are expected to take.
 //!
 //! The module has no clock, and chooses alike for the same times.
@@ -60,8 +60,8 @@ const TRIAL: u8 = 4;
 const TRIAL_WAIT: u8 = 64;
 /// The part of the time that trials may take.
 const SHARE: u64 = 50;
-/// The part of the time that looks at the clock may take.
-const LOOKS: u64 = 200;
+/// The part of the time that reading the clock may take.
+const CLOCK_SHARE: u64 = 200;
 /// Messages that are timed in a row, where not all are.
 const RUN: u32 = 8;
 /// At most one of so many is timed.
@@ -135,10 +135,10 @@ impl Choice {
         (self.nth / RUN).is_multiple_of(u32::from(self.every))
     }
 
-    /// Has so many of the messages timed that looks at the clock, two of which take so many nanoseconds, take a small part of
+    /// Has so many of the messages timed that reads of the clock, two of which take so many nanoseconds, take a small part of
     /// what `nanoseconds` for one message are.
-    pub(crate) fn space(&mut self, looks: u64, nanoseconds: u64) {
-        let every = (looks * LOOKS).div_ceil(nanoseconds.max(1)).min(RAREST);
+    pub(crate) fn space(&mut self, clock_cost: u64, nanoseconds: u64) {
+        let every = (clock_cost * CLOCK_SHARE).div_ceil(nanoseconds.max(1)).min(RAREST);
         self.every = every as u8;
     }
 

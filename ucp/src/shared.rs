@@ -12,7 +12,7 @@
 //!   thread ── with(op) ──► claim ── op ── settle ── release ── wakes the leader, if it sleeps
 //!   thread ── progress ──► claim ── look ── settle ── release ── the same, if anything happened
 //!   thread ── wait(id) ──► claim ── look ── there: done
-//!                                   └─ there is no leader: progress, released between two looks,
+//!                                   └─ there is no leader: progress, released between two polls,
 //!                                   │                      asleep without a claim
 //!                                   └─ else: asleep on a word of its own, until done or elected
 //! ```
@@ -23,7 +23,7 @@
 //! release. (4) A thread that has posted something, or has taken in what the transports brought, wakes the one that
 //! sleeps on them: what a post leaves undone is moved on by progress, and what it sleeps for may be what was taken. That
 //! holds for a thread that waits here and for one that sleeps on the worker's descriptor. (5) The leader lets
-//! those that want the lock have it between two of its looks. (6) Any thread may complete, wait for or
+//! those that want the lock have it between two of its polls. (6) Any thread may complete, wait for or
 //! cancel any request; the wait of two threads for one request ends for both, and one of them has the
 //! status. The lock, the election and the wake-up are [`bowline_base::worker_lock::SharedLock`], with its models.
 //!

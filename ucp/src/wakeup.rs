@@ -184,8 +184,8 @@ impl Inner {
         if inner.failures.is_some() && inner.has_dear_lane() {
             deadline = soonest(deadline, NEWS);
         }
-        if let Some(look) = inner.wakeup.look {
-            deadline = soonest(deadline, look);
+        if let Some(after) = inner.wakeup.poll_after {
+            deadline = soonest(deadline, after);
         }
         // A round of keep-alive is due then.
         if let Some(left) = inner.rounds.remaining() {
@@ -218,7 +218,7 @@ impl Inner {
             doorbell.disarm();
             return None;
         }
-        Some(ArmedSleep { doorbell: Some(doorbell), descriptors, deadline: self.wakeup.look })
+        Some(ArmedSleep { doorbell: Some(doorbell), descriptors, deadline: self.wakeup.poll_after })
     }
 
     fn end_sleep(&mut self) {
@@ -309,7 +309,7 @@ impl Inner {
 
 impl Worker {
     /// Arms what the worker sleeps on, and shuts out signal handlers until the end of the armed. `None` when something is
-    /// there already, and when there was async progress since the last look, which may have taken what the sleeper would
+    /// there already, and when there was async progress since the last poll, which may have taken what the sleeper would
     /// be woken for.
     #[cold]
     pub(crate) fn arm_sleep(&self) -> Option<ArmedSleep> {

@@ -145,7 +145,7 @@ impl Worker {
             own_address: own.pack(),
             failures: parts.failures,
             failure_generation: 0,
-            looks: 0,
+            polls: 0,
             only: None,
             keys_open: HashMap::new(),
             rounds: Rounds::new(parts.waiter.clock()),

@@ -100,7 +100,7 @@ impl Site {
         self.arrive_in(u64::from(number) + 100, number)
     }
 
-    /// One look of everybody; whether anything happened.
+    /// One poll of everybody; whether anything happened.
     fn round(&self, clients: &[&Client]) -> bool {
         let mut events = self.server.progress();
         for client in clients {

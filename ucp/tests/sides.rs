@@ -77,7 +77,7 @@ impl Sides {
         self.workers[from].connect(&self.workers[to].address()).expect("they reach each other")
     }
 
-    /// One look of every worker, and a step of time if nobody found anything.
+    /// One poll of every worker, and a step of time if nobody found anything.
     pub(crate) fn round(&self) -> bool {
         let events: u32 = self.workers.iter().map(Worker::progress).sum();
         events > 0 || self.network.advance()
@@ -93,7 +93,7 @@ impl Sides {
     pub(crate) fn until(&self, done: impl Fn() -> bool) {
         let mut idle = 0;
         while !done() {
-            // Some things are looked at every so many looks only.
+            // Some things are looked at every so many polls only.
             idle = if self.round() { 0 } else { idle + 1 };
             assert!(idle < 200 || done(), "nothing is under way, yet it is not done");
         }

@@ -42,7 +42,7 @@ fn tagged(worker: &Worker, ep: Ep) {
     assert!(matches!(sent, Sent::Done), "it is short");
 }
 
-/// Has each message of id 2 send the next one: every look finds one. A wait that does not end
+/// Has each message of id 2 send the next one: every poll finds one. A wait that does not end
 /// panics.
 fn flood(worker: &Worker, ep: Ep) {
     let mut count = 0;
@@ -57,7 +57,7 @@ fn flood(worker: &Worker, ep: Ep) {
     am(worker, ep, 2);
 }
 
-/// Ways to wait for a tagged message that the next look finds.
+/// Ways to wait for a tagged message that the next poll finds.
 const WAITS: [fn(&Worker, Ep); 3] = [
     |worker, ep| {
         let receive = worker.recv(ANY, RecvBuf::owned(vec![0; 8])).expect("space 0 is open");

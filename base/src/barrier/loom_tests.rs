@@ -233,7 +233,7 @@ fn nobody_leaves_early(leaves: fn(&mut BarrierMember, &LoomWords) -> bool) {
                     let _ = member.publish(&world.memory, &[]);
                 }
                 BarrierPart::Waits => {
-                    // A member that sees nothing in these looks is not one that leaves.
+                    // A member that sees nothing in these polls is not one that leaves.
                     if !(0..POLLS).any(|_| member.poll(&world.memory) != Ok(false)) {
                         return Ok(());
                     }

@@ -99,7 +99,7 @@ impl Script {
         outcome
     }
 
-    /// A look and, at the end of the round, the result.
+    /// A poll and, at the end of the round, the result.
     fn poll(&mut self, rank: u32, input: &[u8]) -> Result<bool, StrayWrite> {
         let member = &mut self.members[rank as usize];
         let mut act = || {

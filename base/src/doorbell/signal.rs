@@ -29,7 +29,7 @@ impl Signal {
     /// Wakes the worker if it sleeps; else its next sleep ends at once.
     pub fn raise(&self) {
         // Release pairs with the Acquire of `take`; the ring has the fence that goes between this and
-        // its look at the sleeper's word.
+        // its load of the sleeper's word.
         self.0.raised.store(true, Ordering::Release);
         self.0.own.ring();
         self.0.transports.iter().for_each(Doorbell::ring);

@@ -68,7 +68,7 @@ pub fn stands(wanted: &AtomicU32) -> bool {
 /// The consumer's look, after it has made space.
 #[inline]
 pub fn is_asked(wanted: &AtomicU32) -> bool {
-    // Between the space that was made and the look at who waits for it.
+    // Between the space that was made and the check of who waits for it.
     light_fence();
     // Relaxed: ordered by the fence, which pairs with the heavy one of the arming.
     wanted.load(Ordering::Relaxed) != 0

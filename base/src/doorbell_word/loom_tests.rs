@@ -297,7 +297,7 @@ fn loom_doorbell_a_descriptor_sleeper_is_woken() {
     descriptor_sleeper(false);
 }
 
-/// The model must be able to fail: a datagram is thrown away behind the last look.
+/// The model must be able to fail: a datagram is thrown away behind the last poll.
 #[test]
 #[should_panic(expected = "asleep for ever")]
 fn loom_doorbell_is_not_drained_behind_the_last_poll() {

@@ -68,7 +68,7 @@ impl<W: Words> Consumer<W> {
         })
     }
 
-    /// Whether there is a next message; all that a look needs that finds none.
+    /// Whether there is a next message; all that a poll needs that finds none.
     #[inline(always)]
     pub fn waits(&self) -> bool {
         // SAFETY: as in `receive`.
@@ -183,7 +183,7 @@ impl<W: Words> Consumer<W> {
     }
 
     /// Lets the owner know that this side does not read any more: the owner finds the head damaged when
-    /// it next looks, and gives up.
+    /// it next polls, and gives up.
     #[cold]
     pub fn refuse(&mut self) {
         // Release: as in `publish`; nothing follows.
@@ -267,7 +267,7 @@ impl<W: Words> Consumer<W> {
         word.checked_sub(1).and_then(|source| u32::try_from(source).ok())
     }
 
-    /// Asks the owner to end its use. It sees that when it next looks at the head.
+    /// Asks the owner to end its use. It sees that when it next loads the head.
     pub fn evict(&mut self) {
         self.publish();
         // Relaxed: a request that publishes nothing.

@@ -137,7 +137,7 @@ fn over_seq(slots: u32, script: &[u8]) {
         let value = scribble(&words, chunk, consumer.generation());
         for _ in 0..3 {
             let limit = max_message_bytes(slots).max(slots as usize * 64);
-            if consumer.poll(8, |a| look(&a, limit)) == Ok(0) {
+            if consumer.poll(8, |a| read_arrival(&a, limit)) == Ok(0) {
                 break;
             }
         }
@@ -146,7 +146,7 @@ fn over_seq(slots: u32, script: &[u8]) {
         }
         let _ = (consumer.ready(), consumer.stalled());
     }
-    finish(|| consumer.poll(u32::MAX, |a| look(&a, usize::MAX)), 4 * slots);
+    finish(|| consumer.poll(u32::MAX, |a| read_arrival(&a, usize::MAX)), 4 * slots);
 }
 
 fn over_published(slots: u32, script: &[u8]) {
@@ -156,13 +156,13 @@ fn over_published(slots: u32, script: &[u8]) {
     };
     for chunk in script.chunks_exact(10) {
         let value = scribble(&words, chunk, consumer.producers_tag());
-        let _ = consumer.poll(8, |a| look(&a, slots as usize * 64));
+        let _ = consumer.poll(8, |a| read_arrival(&a, slots as usize * 64));
         if value & 7 == 0 {
             let _ = consumer.settle(&Anybody(value));
         }
         let _ = consumer.stalled();
     }
-    finish(|| consumer.poll(u32::MAX, |a| look(&a, usize::MAX)), 4 * slots);
+    finish(|| consumer.poll(u32::MAX, |a| read_arrival(&a, usize::MAX)), 4 * slots);
 }
 
 /// Writes one word of the script and returns its value.
@@ -184,7 +184,7 @@ fn scribble(words: &HeapWords, chunk: &[u8], tag: u32) -> u64 {
     value
 }
 
-fn look(arrival: &QueuedMessage<'_, HeapWords>, limit: usize) {
+fn read_arrival(arrival: &QueuedMessage<'_, HeapWords>, limit: usize) {
     assert!(arrival.len <= limit, "a length beyond the queue was handed out");
     let mut bytes = vec![0; arrival.len];
     assert_eq!(arrival.copy_to(&mut bytes), arrival.len);

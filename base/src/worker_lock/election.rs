@@ -158,7 +158,7 @@ mod loom_tests {
 
     use super::*;
 
-    /// The worker: messages that a look has taken in, and who waits.
+    /// The worker: messages that a poll has taken in, and who waits.
     struct State {
         here: [bool; 3],
         election: ProgressElection<usize>,
@@ -176,7 +176,7 @@ mod loom_tests {
             Self { sent: Default::default(), state: Mutex::new(state) }
         }
 
-        /// One look, by the thread with the lock.
+        /// One poll, by the thread with the lock.
         fn look(&self, state: &mut State) {
             for (here, sent) in state.here.iter_mut().zip(&self.sent) {
                 // Acquire pairs with the Release of `send`.

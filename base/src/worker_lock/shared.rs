@@ -11,7 +11,7 @@
 //! Rules. (1) No thread sleeps with a claim, but for a moment where a transport that lacks what it sleeps on
 //! answers [`Driven::arm_sleep`]; the lock is offered to others behind it. (2) `asleep` is set under the claim in which the
 //! leader has found nothing and has armed what it sleeps on, so that whatever another thread changes comes before
-//! that look or finds the mark. (3) A thread that has changed anything under its claim clears the mark and wakes
+//! that poll or finds the mark. (3) A thread that has changed anything under its claim clears the mark and wakes
 //! the leader after the release: with a post, since what a post leaves undone is moved on by progress;
 //! with progress, since that may have taken the very event that the leader would be woken by, and completed
 //! what it waits for. (4) A wake-up that comes before the sleep ends the sleep at once: that is what
@@ -304,7 +304,7 @@ impl<D: Driven, W: Fn()> SharedLock<D, W> {
             round = if events > 0 { 0 } else { round.saturating_add(1) };
             if parker.should_sleep(round) {
                 let Some(armed) = held.state().driven.arm_sleep() else {
-                    // The look may have taken what it found, so that progress does not find it again.
+                    // The poll may have taken what it found, so that progress does not find it again.
                     held.changed(true);
                     drop(held);
                     self.offer();

@@ -15,7 +15,7 @@ use crate::fault::{Fault, fault};
 use crate::generated::constants::{MPI_COMM_WORLD, MPI_ERR_ARG};
 use crate::handle::{Comm, Count, Datatype, Request};
 use crate::library::Library;
-use crate::library::requests::{DONE, NOBODY};
+use crate::library::requests::{DONE, DONE_NULL_PEER};
 use crate::library::status::StatusOut;
 
 /// A buffer to send from, with its count and datatype.
@@ -162,7 +162,7 @@ impl Library {
         check_address(request)?;
         match comm.comm.post_recv(buffer, source, tag)? {
             Some(posted) => self.requests.give_message(posted, &comm, request),
-            None => request.set(NOBODY),
+            None => request.set(DONE_NULL_PEER),
         }
     }
 

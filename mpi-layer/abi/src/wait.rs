@@ -105,7 +105,7 @@ impl Library {
     fn search_moving(&self, count: usize, requests: In<Request>) -> Result<RequestSearch, Fault> {
         match self.search(count, requests)? {
             RequestSearch::Busy => {
-                self.world.comm.look();
+                self.world.comm.poll();
                 self.search(count, requests)
             }
             other => Ok(other),
@@ -127,7 +127,7 @@ impl Library {
         if self.all_done(count, requests)? {
             return Ok(true);
         }
-        self.world.comm.look();
+        self.world.comm.poll();
         self.all_done(count, requests)
     }
 
@@ -444,7 +444,7 @@ mpi! {
             if !matches!(mpi.requests.see(handle)?, Seen::Busy(_)) {
                 break;
             }
-            mpi.world.comm.look();
+            mpi.world.comm.poll();
         }
         Ok(())
     }

@@ -152,7 +152,7 @@ fn hear(channel: &mut Channel, signals: &Signals) -> Result<ToAgent, Failed> {
         channel.flush()?;
         let mut fds = vec![PollFd::from_borrowed_fd(signals.fd(), PollFlags::IN)];
         channel.interest(&mut fds);
-        wait(&mut fds, channel.next_look())?;
+        wait(&mut fds, channel.next_poll())?;
         asked_to_leave(signals)?;
         channel.fill()?;
         speak(channel)?;
@@ -327,8 +327,8 @@ impl Agent {
         self.outflow.interest(&mut fds);
         self.inflow.interest(&mut fds);
         fds.push(PollFd::from_borrowed_fd(self.node.interest(), PollFlags::IN));
-        let look = self.channel.next_look();
-        wait(&mut fds, self.node.next_look().map_or(look, |at| at.min(look)))?;
+        let poll = self.channel.next_poll();
+        wait(&mut fds, self.node.next_poll().map_or(poll, |at| at.min(poll)))?;
         Ok(!fds.last().expect("the node is the last").revents().is_empty())
     }
 

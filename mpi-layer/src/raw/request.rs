@@ -6,7 +6,7 @@
 //! ```
 //! Rules. (1) A request owns what its work needs, its communicator first of all, until its end; the
 //! memory of messages is the caller's, who keeps it until then. (2) `look` does not move anything on: the
-//! caller's wait does, by [`Communicator::wait_until`] or [`Communicator::look`]. (3) What `look` has reported
+//! caller's wait does, by [`Communicator::wait_until`] or [`Communicator::poll`]. (3) What `look` has reported
 //! stays as it was until `finish`. (4) A request that is dropped before its end leaves its memory in use:
 //! who has no more interest in it keeps it until `look` reports its end.
 
@@ -256,7 +256,7 @@ impl Work {
         Self::Message(Message { comm: comm.clone(), id, receive })
     }
 
-    fn look(&mut self) -> Option<Completion> {
+    fn poll(&mut self) -> Option<Completion> {
         let completion = match self {
             Self::Done(completion) => return Some(*completion),
             Self::Message(Message { comm, id, receive }) => {
@@ -265,7 +265,7 @@ impl Work {
             }
             Self::Joint(joint) => {
                 // Both are asked, so that neither waits for the other's end.
-                let (sent, received) = (joint.send.look(), joint.receive.look());
+                let (sent, received) = (joint.send.poll(), joint.receive.poll());
                 let (sent, received) = (sent?, received?);
                 Completion { error: received.error.or(sent.error), ..received }
             }
@@ -283,8 +283,8 @@ impl Work {
                 });
             }
             Self::General(general) => return general.is_complete().then_some(Completion::EMPTY),
-            Self::Persistent(persistent) => return persistent.current.as_mut()?.look(),
-            Self::Creation(creation) => match (creation.work.look()?, creation.made.take()) {
+            Self::Persistent(persistent) => return persistent.current.as_mut()?.poll(),
+            Self::Creation(creation) => match (creation.work.poll()?, creation.made.take()) {
                 (Ok(comm), Some(made)) => {
                     made(comm);
                     Completion::EMPTY
@@ -441,8 +441,8 @@ impl RawRequest {
 
     /// How it ended, if it has.
     #[inline]
-    pub fn look(&mut self) -> Option<Completion> {
-        self.0.look()
+    pub fn poll(&mut self) -> Option<Completion> {
+        self.0.poll()
     }
 
     /// Whether it receives something.
@@ -627,7 +627,7 @@ impl Communicator {
     }
 
     /// Begins to make a duplicate that asks for [algorithms](Self::set_algorithms), which `made` takes in when it is there: inside of
-    /// [`RawRequest::look`], and not at all when it fails. A request that is dropped before its end takes back this rank's
+    /// [`RawRequest::poll`], and not at all when it fails. A request that is dropped before its end takes back this rank's
     /// part, as that of any collective does: the other members get an error. (`MPI_Comm_idup`)
     ///
     /// # Errors
@@ -660,7 +660,7 @@ impl Communicator {
         let receive = receive.unwrap_or_else(|error| Started::Done(Completion::failed(error)));
         let joint = Joint { send: send.into(), receive: receive.into() };
         let mut work = Work::Joint(Box::new(joint));
-        match work.look() {
+        match work.poll() {
             Some(completion) => Started::Done(completion),
             None => Started::Active(RawRequest(work)),
         }

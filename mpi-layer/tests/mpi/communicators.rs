@@ -207,7 +207,7 @@ fn clones_are_the_same_communicator_and_the_last_one_closes_it() {
 fn made(comm: &Communicator, request: &mut RawRequest) -> Result<(), MpiError> {
     let mut end = None;
     comm.wait_until(|| {
-        end = end.or_else(|| request.look());
+        end = end.or_else(|| request.poll());
         end.is_some()
     });
     end.and_then(|end| end.error).map_or(Ok(()), Err)

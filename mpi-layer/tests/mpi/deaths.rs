@@ -79,7 +79,7 @@ fn a_duplicate_that_needs_the_dead_fails_at_all_others() {
         for request in &mut requests {
             let mut end = None;
             world.wait_until(|| {
-                end = request.look();
+                end = request.poll();
                 end.is_some()
             });
             assert!(is_death(end.and_then(|end| end.error).unwrap()));

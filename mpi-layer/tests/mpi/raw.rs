@@ -148,7 +148,7 @@ macro_rules! each_way {
 fn ended(world: &World, request: &mut RawRequest) {
     let mut end = None;
     world.wait_until(|| {
-        end = request.look();
+        end = request.poll();
         end.is_some()
     });
     assert_eq!(end.unwrap().error, None);

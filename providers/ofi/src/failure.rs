@@ -48,16 +48,16 @@ use crate::liveness::{Liveness, State as LivenessState};
 use crate::net::Failure;
 use crate::peer::{Health, Peer, Work};
 
-/// Empty looks after which a peer with nothing under way has nothing more to say.
+/// Empty polls after which a peer with nothing under way has nothing more to say.
 const QUIET: u32 = 8;
-/// Empty looks, and time, after which libfabric has answered what it will of the dead.
+/// Empty polls, and time, after which libfabric has answered what it will of the dead.
 const SILENT: u32 = 64;
 const SILENT_FOR: Duration = Duration::from_millis(20);
 /// Last distance of messages to a silent peer of another host; the first is [`ASK_FIRST`].
 const ASK_LAST: Duration = Duration::from_secs(64);
 /// Time between the tries of a sleeper to do what there was no descriptor for.
 const TRY_EVERY: Duration = Duration::from_millis(100);
-/// Least time between looks at connections.
+/// Least time between polls of connections.
 const CABLES_EVERY: Duration = Duration::from_millis(250);
 
 impl OfiIface {
@@ -411,7 +411,7 @@ impl OfiIface {
     pub(crate) fn say_bye(&mut self) {
         for index in 0..self.peers.len() as u32 {
             let peer = &mut self.peers[index as usize];
-            if peer.is_well() && peer.number != crate::wire::NOBODY && peer.greeted {
+            if peer.is_well() && peer.number != crate::wire::UNNUMBERED && peer.greeted {
                 peer.bye_due = true;
                 self.make_busy(index);
             }

@@ -78,7 +78,7 @@ fn connections(hosts: &[IpAddr]) -> io::Result<HashMap<Ends, Seen>> {
         let Some(ends) = ends(fd).filter(|(_, remote)| hosts.contains(&remote.ip())) else {
             continue;
         };
-        if let Some(seen) = look(fd) {
+        if let Some(seen) = tcp_state(fd) {
             found.insert(ends, seen);
         }
     }
@@ -87,11 +87,11 @@ fn connections(hosts: &[IpAddr]) -> io::Result<HashMap<Ends, Seen>> {
 
 /// Whether it is a connection of TCP.
 pub(crate) fn is_tcp(fd: BorrowedFd<'_>) -> bool {
-    look(fd).is_some()
+    tcp_state(fd).is_some()
 }
 
 /// What the kernel says of a connection; nothing where it is not one of TCP.
-fn look(fd: BorrowedFd<'_>) -> Option<Seen> {
+fn tcp_state(fd: BorrowedFd<'_>) -> Option<Seen> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
     let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: `info` has space for `len` bytes; a kernel that knows less of it writes less.

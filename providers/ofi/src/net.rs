@@ -98,7 +98,7 @@ pub(crate) struct Piece {
 /// Most pieces that one operation of ours has: a header and what a zcopy may bring.
 pub(crate) const MAX_PIECES: usize = 8;
 
-/// Most looks at a queue that is emptied; peers may go on to send.
+/// Most polls of a queue that is emptied; peers may go on to send.
 const DRAINS: u32 = 256;
 
 /// Where a one-sided operation goes.

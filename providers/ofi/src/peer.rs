@@ -10,7 +10,7 @@ use crate::flushes::Flushes;
 use crate::liveness::Liveness;
 use crate::net::{Mr, Place};
 use crate::sockets::Ends;
-use crate::wire::{NOBODY, Outcome, REFUSAL};
+use crate::wire::{Outcome, REFUSAL, UNNUMBERED};
 
 /// Messages that may wait for a peer's greeting; a peer that does not answer shall not hold all
 /// send buffers.
@@ -61,7 +61,7 @@ pub(crate) struct Peer {
     pub(crate) cut: Vec<Ends>,
     /// The endpoint that leads to it.
     pub(crate) ep: Option<EpId>,
-    /// The number by which it knows us; NOBODY until it has greeted.
+    /// The number by which it knows us; UNNUMBERED until it has greeted.
     pub(crate) number: u32,
     /// Our greeting is under way.
     pub(crate) greeted: bool,
@@ -118,7 +118,7 @@ impl Peer {
             health: Health::Well,
             cut: Vec::new(),
             ep: None,
-            number: NOBODY,
+            number: UNNUMBERED,
             greeted: false,
             greeting_due: false,
             bye_due: false,
@@ -146,7 +146,7 @@ impl Peer {
     /// Whether a message may go to libfabric now, as far as order is concerned.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
-        self.number != NOBODY && self.pending.is_empty()
+        self.number != UNNUMBERED && self.pending.is_empty()
     }
 
     /// Whether everything that was sent to it has been taken, and every operation answered.
@@ -157,7 +157,7 @@ impl Peer {
     /// Messages under credit that may still be posted.
     #[inline]
     pub(crate) fn credit(&self) -> u32 {
-        let limit = if self.number == NOBODY { EARLY.min(self.window) } else { self.window };
+        let limit = if self.number == UNNUMBERED { EARLY.min(self.window) } else { self.window };
         let used = self.sent.wrapping_sub(self.answered) + self.pending.len() as u32;
         limit.saturating_sub(used)
     }

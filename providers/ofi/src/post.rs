@@ -13,7 +13,7 @@ use crate::iface::OfiIface;
 use crate::liveness::Liveness;
 use crate::net::{MAX_PIECES, Piece, Refused};
 use crate::peer::{Health, Peer, Pending, Stamps, Work};
-use crate::wire::{ACTIVE, HEADER, Header, Kind, NOBODY, RESULT, greeting, pack_words, stamp};
+use crate::wire::{ACTIVE, HEADER, Header, Kind, RESULT, UNNUMBERED, greeting, pack_words, stamp};
 
 /// Payloads up to here are put behind their header on the stack.
 const ON_STACK: usize = 256;
@@ -305,7 +305,7 @@ impl OfiIface {
         if self.peers[index as usize].greeting_due && !self.greet(index) {
             return false;
         }
-        if self.peers[index as usize].number == NOBODY {
+        if self.peers[index as usize].number == UNNUMBERED {
             return true;
         }
         while let Some(&outcome) = self.peers[index as usize].results.front() {

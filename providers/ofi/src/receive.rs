@@ -18,7 +18,9 @@ use crate::iface::OfiIface;
 use crate::net::Refused;
 use crate::peer::{Health, Work};
 use crate::shortage::is_shortage;
-use crate::wire::{ACTIVE, Greeting, HEADER, Header, Kind, NOBODY, Outcome, Request, unpack_words};
+use crate::wire::{
+    ACTIVE, Greeting, HEADER, Header, Kind, Outcome, Request, UNNUMBERED, unpack_words,
+};
 
 /// Buffers that are posted at the most. libfabric fills them in turn, so a message lands in the one
 /// that was used longest ago; with few of them that one, and what libfabric notes of it, is still in
@@ -164,7 +166,7 @@ impl OfiIface {
     fn unknown(&mut self, buffer: u32, len: usize, header: Header) -> u32 {
         let view = self.rx.view(buffer).slice(0, len).unwrap_or(View::empty());
         let body = view.slice(HEADER, len.saturating_sub(HEADER)).unwrap_or(View::empty()).to_vec();
-        let believed = header.source == NOBODY
+        let believed = header.source == UNNUMBERED
             && match header.kind {
                 Kind::Greeting => self.greeted(&body, header.stamp),
                 Kind::Refusal => self.refused_by(&body),
@@ -182,7 +184,7 @@ impl OfiIface {
         let Some(greeting) = Greeting::unpack(body) else { return false };
         let Ok(address) = Address::unpack(greeting.address) else { return false };
         let fits = self.accepts(&address).is_ok();
-        if !fits || address.instance as u32 != stamp || greeting.number == NOBODY {
+        if !fits || address.instance as u32 != stamp || greeting.number == UNNUMBERED {
             return false;
         }
         if !greeting.is_proved(&self.secret, self.address.instance) {
@@ -201,7 +203,7 @@ impl OfiIface {
             }
         };
         let peer = &mut self.peers[index as usize];
-        if !peer.is_well() || peer.number != NOBODY {
+        if !peer.is_well() || peer.number != UNNUMBERED {
             return true;
         }
         peer.number = greeting.number;

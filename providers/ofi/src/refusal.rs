@@ -38,7 +38,7 @@ impl OfiIface {
         }
         if let Some(&index) = self.by_instance.get(&address.instance) {
             // It has been greeted by us, and drops that for the same reason.
-            if self.peers[index as usize].number == crate::wire::NOBODY {
+            if self.peers[index as usize].number == crate::wire::UNNUMBERED {
                 self.fail_peer(index, PeerFailure::Refused);
             }
             return;
@@ -75,7 +75,8 @@ impl OfiIface {
         let (from, to) = refused(names);
         let Some(&index) = self.by_instance.get(&from) else { return false };
         let peer = &self.peers[index as usize];
-        if to != self.address.instance || !peer.is_well() || peer.number != crate::wire::NOBODY {
+        if to != self.address.instance || !peer.is_well() || peer.number != crate::wire::UNNUMBERED
+        {
             return false;
         }
         tracing::warn!(peer = index, "a peer was given another secret than this interface");

@@ -90,7 +90,7 @@ impl Wakeup for OfiIface {
             if let Some(wait_set) = &self.wait_set {
                 wait_set.set(None);
             }
-            // It may have slept through many looks.
+            // It may have slept through many polls.
             self.check_remote_peers();
         }
     }

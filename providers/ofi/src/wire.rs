@@ -6,7 +6,7 @@
 //!   1  kind      u8    see `Kind`
 //!   2  id        u8    of an active message, else 0
 //!   3  zero      u8
-//!   4  source    u32   the number that the receiver gave the sender; NOBODY in a greeting
+//!   4  source    u32   the number that the receiver gave the sender; UNNUMBERED in a greeting
 //!   8  stamp     u32   follows from the job's secret and the instances of both sides, in this order: who
 //!                      does not know the secret has to guess it, and a number that was given to another
 //!                      interface is noticed. In a greeting and in a refusal the low half of the
@@ -57,7 +57,7 @@ pub(crate) const GREETING: usize = HEADER + 12 + MAC_BYTES;
 
 const MAGIC: u8 = 0xb1;
 /// The source of a greeting.
-pub(crate) const NOBODY: u32 = u32::MAX;
+pub(crate) const UNNUMBERED: u32 = u32::MAX;
 
 /// Kinds of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,7 +234,7 @@ pub(crate) fn greeting(
     number: u32,
 ) -> Vec<u8> {
     let stamp = instance as u32;
-    let header = Header { kind: Kind::Greeting, id: 0, source: NOBODY, stamp, taken: 0 };
+    let header = Header { kind: Kind::Greeting, id: 0, source: UNNUMBERED, stamp, taken: 0 };
     let parts: [&[u8]; 3] = [&to.to_le_bytes(), &number.to_le_bytes(), address];
     let mac = secret.sign(GREETING_LABEL, &parts);
     [&header.pack()[..], parts[1], parts[0], &mac, address].concat()
@@ -270,7 +270,7 @@ impl<'a> Greeting<'a> {
 /// A refusal from interface `from` to interface `to`.
 pub(crate) fn refusal(from: u64, to: u64) -> [u8; REFUSAL] {
     let header =
-        Header { kind: Kind::Refusal, id: 0, source: NOBODY, stamp: from as u32, taken: 0 };
+        Header { kind: Kind::Refusal, id: 0, source: UNNUMBERED, stamp: from as u32, taken: 0 };
     let mut out = [0; REFUSAL];
     out[..HEADER].copy_from_slice(&header.pack());
     out[HEADER..HEADER + 8].copy_from_slice(&from.to_le_bytes());
@@ -356,7 +356,7 @@ mod tests {
         let secret = Secret::new([1; 32]);
         let bytes = greeting(&secret, (0x1_0000_0002, b"address"), 9, 5);
         let header = Header::unpack(*bytes.first_chunk().unwrap()).unwrap();
-        assert_eq!((header.kind, header.source, header.stamp), (Kind::Greeting, NOBODY, 2));
+        assert_eq!((header.kind, header.source, header.stamp), (Kind::Greeting, UNNUMBERED, 2));
         let read = Greeting::unpack(&bytes[HEADER..]).unwrap();
         assert_eq!((read.number, read.address), (5, &b"address"[..]));
         assert!(read.is_proved(&secret, 9));

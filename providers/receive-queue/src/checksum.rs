@@ -29,7 +29,7 @@ impl LaneCore {
             }
             (state, Some(_)) => (state, Next::Wait),
             (State::Ready, None) if link.fifo.is_empty() => {
-                link.polite = false;
+                link.backs_off = false;
                 match self.confirm(index, checksums) {
                     Next::Go => (State::Ready, Next::Wait),
                     next => (State::Ready, next),
@@ -49,7 +49,7 @@ impl LaneCore {
                 }
             }
             (State::Put(mut put), None) => match self.put(index, 0, &mut put) {
-                None if self.links[index as usize].polite => (State::Ready, Next::Later),
+                None if self.links[index as usize].backs_off => (State::Ready, Next::Later),
                 None => (State::Ready, Next::Go),
                 Some(next) => (State::Put(put), next),
             },
@@ -101,7 +101,7 @@ impl LaneCore {
             return (State::Put(Put::new(ticket)), Next::Go);
         }
         self.stats.refused += 1;
-        link.polite = true;
+        link.backs_off = true;
         let state = match counted::ticket(old, 1, half) {
             Ok(ticket) => {
                 let words = checksummed::void(key(link.cookie, checksums.next), tag, link.sender);

@@ -44,7 +44,7 @@ use super::link::{SenderEntry, Trust};
 const PATIENCE: u32 = 4096;
 
 /// Rounds that find nothing, after each of which the receiver asks whether something is reserved: that
-/// is a load of the word that every sender adds to, which a look at an empty queue does without.
+/// is a load of the word that every sender adds to, which a poll of an empty queue does without.
 const ASK_EVERY: u32 = 256;
 
 /// SCMP with the sequence in the slot.
@@ -83,7 +83,7 @@ impl Sources for Senders<'_> {
     fn take(&mut self, message: Checksummed<'_>) {
         let Some(sender) = self.senders.get_mut(usize::from(message.source)) else { return };
         sender.next = sender.next.wrapping_add(1);
-        if sender.link == SenderEntry::NOBODY {
+        if sender.link == SenderEntry::NO_LINK {
             self.unknown_senders += 1;
             return;
         }
@@ -108,7 +108,7 @@ impl Sources for Senders<'_> {
         match sender {
             None => return false,
             Some(sender) if sender.trust == Trust::Unread => return false,
-            Some(sender) if sender.link == SenderEntry::NOBODY => self.unknown_senders += 1,
+            Some(sender) if sender.link == SenderEntry::NO_LINK => self.unknown_senders += 1,
             Some(sender) if sender.trust == Trust::Known && !(self.gone)(sender.link) => {
                 self.damaged = source;
             }
@@ -189,7 +189,7 @@ impl ChecksummedInbox {
         // A reservation of a dead one that did not end: there may be several, since nothing waits for
         // a put. They are no more than a half. Nobody knows of the refused whether they live.
         let refused = |sender: &SenderEntry| {
-            sender.link == SenderEntry::NOBODY && sender.trust == Trust::Known
+            sender.link == SenderEntry::NO_LINK && sender.trust == Trust::Known
         };
         let unknown = lane.senders.iter().any(|sender| refused(sender) || lane.is_gone(sender));
         let accounted = if unknown { u64::from(lane.shape.slots) } else { 0 };
@@ -207,7 +207,7 @@ fn blame(lane: &mut LaneCore, source: u16) {
     let Some(sender) = sender.filter(|sender| sender.trust == Trust::Known) else { return };
     sender.trust = Trust::Lost;
     let link = sender.link;
-    if link != SenderEntry::NOBODY {
+    if link != SenderEntry::NO_LINK {
         lane.break_link(link, PeerFailure::Damaged);
     }
 }

@@ -28,7 +28,7 @@ impl LaneCore {
     pub(super) fn distrust(&mut self, source: u16) {
         let Some(sender) = self.senders.get_mut(usize::from(source)) else { return };
         let link = std::mem::replace(sender, SenderEntry::EMPTY).link;
-        if link != SenderEntry::NOBODY {
+        if link != SenderEntry::NO_LINK {
             self.break_link(link, PeerFailure::Damaged);
         }
     }

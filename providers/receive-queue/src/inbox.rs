@@ -62,7 +62,7 @@ pub(super) fn hand_out(
     arrival: &scmp::QueuedMessage<'_, ViewWords<'_>>,
 ) -> Taken {
     let Some(sender) = senders.get(usize::from(arrival.source)) else { return Taken::Unknown };
-    if sender.link == SenderEntry::NOBODY || parts(arrival.mark).0 != sender.cookie {
+    if sender.link == SenderEntry::NO_LINK || parts(arrival.mark).0 != sender.cookie {
         return Taken::Unknown;
     }
     let Some(id) = AmId::from_wire(arrival.id) else { return Taken::Damaged };

@@ -10,7 +10,7 @@ use super::layout::RECORD_BYTES;
 use super::link::{Link, SenderEntry, Step, Trust};
 
 impl LaneCore {
-    /// Reads the records of numbers that were taken since the last look.
+    /// Reads the records of numbers that were taken since the last poll.
     pub(super) fn read_introductions(&mut self, inbox: &mut dyn Inbox) {
         let Some(view) = self.inner.mem_view(self.memory) else { return };
         let Some(word) = view.word(self.shape.numbers_at()) else { return };

@@ -70,7 +70,7 @@ impl QueueLane {
 }
 
 impl LaneCore {
-    /// One look at the transport below, and what follows from it.
+    /// One poll of the transport below, and what follows from it.
     fn poll_below(&mut self, inbox: &mut dyn Inbox) {
         self.inner.progress(&mut self.notes, NOTES);
         while let Some(note) = self.notes.list.pop_front() {

@@ -79,7 +79,7 @@ pub(super) struct Link {
     /// Whether it stands in the list of links that have something to post.
     pub(super) listed: bool,
     /// Whether the queue was full since nothing waited here: then the others are served first.
-    pub(super) polite: bool,
+    pub(super) backs_off: bool,
     /// Slots of the last message that was refused.
     pub(super) refused: usize,
     /// Whether the transport below has refused, and whether it will report that it has resources again.
@@ -119,7 +119,7 @@ impl Link {
             sending: Sending::to(shape.form),
             settling: false,
             listed: false,
-            polite: false,
+            backs_off: false,
             refused: 0,
             below_full: false,
             asked_below: false,
@@ -214,7 +214,7 @@ impl Status {
 /// What a receiver knows of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SenderEntry {
-    /// Its link, or [`SenderEntry::NOBODY`].
+    /// Its link, or [`SenderEntry::NO_LINK`].
     pub(super) link: u32,
     pub(super) cookie: u32,
     /// Number of its status word.
@@ -236,9 +236,9 @@ pub(super) enum Trust {
 }
 
 impl SenderEntry {
-    pub(super) const NOBODY: u32 = u32::MAX;
+    pub(super) const NO_LINK: u32 = u32::MAX;
     pub(super) const EMPTY: Self =
-        Self { link: Self::NOBODY, cookie: 0, status: 0, next: 0, trust: Trust::Unread };
+        Self { link: Self::NO_LINK, cookie: 0, status: 0, next: 0, trust: Trust::Unread };
 }
 
 #[cfg(test)]

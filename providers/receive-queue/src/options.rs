@@ -137,7 +137,7 @@ pub struct QueueStats {
     /// sender learns that its checksummed messages have landed.
     pub orders: u64,
     /// Reads of a peer's reservation counter while its half was full, or of the head of a ring.
-    pub looks: u64,
+    pub rereads: u64,
     /// Messages handed out.
     pub received: u64,
     /// Slots whose source never introduced itself, or whose mark is not its own.

@@ -112,7 +112,7 @@ impl Promotion {
     ) -> Choice {
         let source = arrival.source;
         let Some(sender) = senders.get(usize::from(source)) else { return Choice::Take };
-        if sender.link == SenderEntry::NOBODY || parts(arrival.mark).0 != sender.cookie {
+        if sender.link == SenderEntry::NO_LINK || parts(arrival.mark).0 != sender.cookie {
             return Choice::Take;
         }
         if self.heat.len() < senders.len() {
@@ -277,7 +277,7 @@ impl Promotion {
 
     fn offer(&mut self, lane: &mut LaneCore, ring: usize, sender: u16) {
         let Some(who) =
-            lane.senders.get(usize::from(sender)).filter(|who| who.link != SenderEntry::NOBODY)
+            lane.senders.get(usize::from(sender)).filter(|who| who.link != SenderEntry::NO_LINK)
         else {
             return;
         };
@@ -300,7 +300,7 @@ impl Promotion {
     fn post_notices(&mut self, lane: &mut LaneCore) {
         while let Some(&(sender, notice)) = self.notices.front() {
             let SenderEntry { link, cookie, status, .. } = lane.senders[usize::from(sender)];
-            if link != SenderEntry::NOBODY && lane.links[link as usize].failed.is_none() {
+            if link != SenderEntry::NO_LINK && lane.links[link as usize].failed.is_none() {
                 // Release: pairs with the sender's Acquire load of its route word: the ring is empty.
                 fence(Ordering::Release);
                 let at = lane.links[link as usize].shape.route_at(status);

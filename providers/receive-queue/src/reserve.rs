@@ -33,7 +33,7 @@ impl LaneCore {
             }
             (state, Some(_)) => (state, Next::Wait),
             (Counted::Ready, None) if link.fifo.is_empty() => {
-                link.polite = false;
+                link.backs_off = false;
                 (Counted::Ready, Next::Wait)
             }
             (Counted::Ready, None) => match self.reserve(index, most) {
@@ -54,9 +54,9 @@ impl LaneCore {
                 (state, Next::Wait)
             }
             (Counted::Finalise(ticket), None) => {
-                let polite = link.polite;
+                let backs_off = link.backs_off;
                 match self.count(index, counted::settled_byte(ticket.half()), ticket.slots()) {
-                    Next::Go if polite => (Counted::Ready, Next::Later),
+                    Next::Go if backs_off => (Counted::Ready, Next::Later),
                     Next::Go => (Counted::Ready, Next::Go),
                     next => (Counted::Finalise(ticket), next),
                 }
@@ -93,7 +93,7 @@ impl LaneCore {
             }
             Err(failed) => {
                 self.stats.refused += 1;
-                link.polite = true;
+                link.backs_off = true;
                 Counted::GiveBack { failed, tag: (old >> 32) as u32 }
             }
         };
@@ -113,7 +113,7 @@ impl LaneCore {
     /// # Errors
     /// When the queue is closed.
     pub(super) fn has_flipped(&mut self, tag: u32, value: u64) -> Result<bool, PeerFailure> {
-        self.stats.looks += 1;
+        self.stats.rereads += 1;
         closed_by(value).map_or(Ok((value >> 32) as u32 != tag), Err)
     }
 
@@ -123,7 +123,7 @@ impl LaneCore {
         let link = &mut self.links[index as usize];
         // No more than half of a half, so that one link leaves space for others; a small part of it
         // where the queue was full before, and then the others go first.
-        let part = if link.polite { 8 } else { 2 };
+        let part = if link.backs_off { 8 } else { 2 };
         let slots = link.fifo.batch(most.min(link.shape.slots / part));
         link.begun = link.begun.wrapping_add(1);
         self.show_status(index);

@@ -37,7 +37,7 @@ impl LaneCore {
             }
             (state, Some(_)) => (state, Next::Wait),
             (State::Ready, None) if link.fifo.is_empty() => {
-                link.polite = false;
+                link.backs_off = false;
                 (State::Ready, Next::Wait)
             }
             (State::Ready, None) => self.take_slots(index, ring),
@@ -52,11 +52,11 @@ impl LaneCore {
             },
             (State::Publish(ticket), None) if link.settling => (State::Publish(ticket), Next::Wait),
             (State::Publish(ticket), None) => {
-                let (polite, tail) = (link.polite, ring.after(&ticket, slots));
+                let (backs_off, tail) = (link.backs_off, ring.after(&ticket, slots));
                 match self.count(index, at + remote_ring::TAIL_BYTE, (tail - ring.tail) as u32) {
                     Next::Go => {
                         ring.tail = tail;
-                        (State::Ready, if polite { Next::Later } else { Next::Go })
+                        (State::Ready, if backs_off { Next::Later } else { Next::Go })
                     }
                     next => (State::Publish(ticket), next),
                 }
@@ -97,7 +97,7 @@ impl LaneCore {
     }
 
     fn head_read(&mut self, ring: &mut Ring, word: u64) -> (State, Next) {
-        self.stats.looks += 1;
+        self.stats.rereads += 1;
         match ring.refresh(word) {
             Ok(true) => (State::Ready, Next::Go),
             Ok(false) => (State::Poll, Next::Later),
@@ -172,7 +172,7 @@ impl Inbox for RingInbox {
                 break;
             }
             let number = (self.next + step) % senders;
-            if lane.senders[number].link == SenderEntry::NOBODY {
+            if lane.senders[number].link == SenderEntry::NO_LINK {
                 continue;
             }
             // A share of the budget for each, so that one that never runs out leaves some.
@@ -190,7 +190,7 @@ impl Inbox for RingInbox {
     }
 
     fn has_messages(&mut self, lane: &LaneCore) -> bool {
-        self.any_has_messages(lane, |sender| sender.link != SenderEntry::NOBODY)
+        self.any_has_messages(lane, |sender| sender.link != SenderEntry::NO_LINK)
     }
 
     /// Nothing has to be settled: the end of a peer is reported when its ring is empty.

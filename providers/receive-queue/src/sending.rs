@@ -10,7 +10,7 @@ use super::options::QueueForm;
 /// The sending side of a link, by the form of its peer's queue. Each is a state machine, whose steps
 /// have a file: `reserve`, `rings`, `route`, `checksum`.
 ///
-/// Where puts are visible before later atomics anyway, states that order the two are passed through. A look
+/// Where puts are visible before later atomics anyway, states that order the two are passed through. A reread
 /// that is answered in the call goes on at the next progress: it cannot succeed before the consumer has
 /// flipped.
 #[derive(Debug)]

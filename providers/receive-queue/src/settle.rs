@@ -71,7 +71,7 @@ impl LaneCore {
             let Some(sender) = self.senders.get(self.settlement.sender).copied() else {
                 return true;
             };
-            if sender.link == SenderEntry::NOBODY || self.is_gone(&sender) {
+            if sender.link == SenderEntry::NO_LINK || self.is_gone(&sender) {
                 self.next_sender();
                 continue;
             }
@@ -91,7 +91,7 @@ impl LaneCore {
 
     /// Whether a known sender has the number, and is gone.
     pub(super) fn is_gone(&self, sender: &SenderEntry) -> bool {
-        sender.link != SenderEntry::NOBODY && self.links[sender.link as usize].gone
+        sender.link != SenderEntry::NO_LINK && self.links[sender.link as usize].gone
     }
 
     fn next_sender(&mut self) {

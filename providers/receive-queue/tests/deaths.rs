@@ -223,7 +223,11 @@ fn play(run: Run) -> Outcome {
     Outcome {
         settlements: world.lanes[0].stats().settlements,
         refused,
-        victims: victim.reservations + victim.puts + victim.settled + victim.orders + victim.looks,
+        victims: victim.reservations
+            + victim.puts
+            + victim.settled
+            + victim.orders
+            + victim.rereads,
         reported: !failed.is_empty(),
         promoted: world.lanes[0].stats().promoted,
         evictions: world.lanes[0].stats().evictions,

@@ -1,4 +1,4 @@
-//! What a sender does while its receiver is in the midst of a look: at each of its accesses to its
+//! What a sender does while its receiver is in the midst of a poll: at each of its accesses to its
 //! own memory, a whole first message, introduction and all, comes between.
 
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ fn race(form: QueueForm, access: u32) -> bool {
     if !met {
         return false;
     }
-    // It may have come beside the last look.
+    // It may have come beside the last poll.
     for _ in 0..3 {
         receiver.progress(&mut seen, 16);
         sender.lock().expect("nothing happens beside").progress(&mut Recorder::default(), 16);

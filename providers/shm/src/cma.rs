@@ -64,7 +64,7 @@ pub(crate) struct Stopped {
 
 /// What one call moves at most (Linux `MAX_RW_COUNT`).
 const CALL_MAX: usize = 0x7fff_f000;
-/// Bytes between two looks at a pidfd: a pid that is recycled in the middle of a copy is noticed
+/// Bytes between two polls of a pidfd: a pid that is recycled in the middle of a copy is noticed
 /// after about a millisecond.
 const SEGMENT: usize = 8 << 20;
 /// Pieces handed to the kernel at once. It would take 1024; 32 of them keep the stack small and

@@ -14,10 +14,10 @@ impl Hot {
     const ENTRIES: usize = 8;
     /// Messages of the queue between two comparisons with the rings.
     const PERIOD: u32 = 1024;
-    const NOBODY: (u32, u32) = (u32::MAX, 0);
+    const EMPTY: (u32, u32) = (u32::MAX, 0);
 
     pub(crate) fn new() -> Self {
-        Self { entries: [Self::NOBODY; Self::ENTRIES], seen: 0 }
+        Self { entries: [Self::EMPTY; Self::ENTRIES], seen: 0 }
     }
 
     #[inline]
@@ -42,7 +42,7 @@ impl Hot {
     pub(crate) fn forget(&mut self, source: u32) {
         for entry in &mut self.entries {
             if entry.0 == source {
-                *entry = Self::NOBODY;
+                *entry = Self::EMPTY;
             }
         }
     }

@@ -327,7 +327,7 @@ impl Drop for ShmIface {
             }
         }
         // Ranks that this one never spoke to wait for nothing of it; they see that it has left when
-        // they next look.
+        // they next poll.
         for local in self.area.known().below(job.ranks()) {
             if let Some(bell) = Doorbell::of_job(&job, local) {
                 bell.ring();

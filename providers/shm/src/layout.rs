@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   line 0        Header        parameters; state EMPTY ─► OPENING ─► OPEN ─► CLOSED
-//!   line 1        Attention     bumped by peers when something rare wants a look
+//!   line 1        Attention     bumped by peers when something rare is to be checked
 //!   known         Senders       ranks of this node memory that have connected to the owner
 //!   refused       Senders       senders that the owner does not listen to any more
 //!   guests        GuestEntry    peers from other node memories

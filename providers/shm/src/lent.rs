@@ -6,11 +6,11 @@
 //!
 //! 1. A piece is *entered* before any peer knows of it, with its length and whether peers may write.
 //! 2. A copy *holds* the piece that it finds: it has a share of its reference count until it ends.
-//!    The table's lock is held for the look alone, never during a copy.
+//!    The table's lock is held for the lookup alone, never during a copy.
 //! 3. A piece is *removed* in two steps: it is taken out of the table, so that no later copy finds it,
 //!    and then everybody who holds it is waited for. A copy makes no call that waits, so that ends.
 //!    After it the memory is its owner's alone.
-//! 4. A look may happen in a signal handler that has interrupted a thread with the lock. So it tries
+//! 4. A lookup may happen in a signal handler that has interrupted a thread with the lock. So it tries
 //!    the lock a limited number of times and then says that it is busy, which is an operation without
 //!    resources for its caller. It allocates nothing, and frees nothing: only the remover does.
 
@@ -26,7 +26,7 @@ use crate::cma::Direction;
 /// The tables of all interfaces of thread ranks in this process, by instance.
 static TABLES: Mutex<Vec<(u64, Weak<Lent>)>> = Mutex::new(Vec::new());
 
-/// How often a look tries the lock before it says that it is busy. Who has it does a look of its own
+/// How often a lookup tries the lock before it says that it is busy. Who has it does a lookup of its own
 /// or enters a piece; only a holder that lost its processor makes somebody try twice.
 const TRIES: u32 = 256;
 

@@ -297,7 +297,7 @@ fn reserve(
     slots: u32,
 ) -> Result<seq::Ticket, Refused> {
     // Read before the reservation: if the half is flipped in between, the refusal names an older
-    // generation, and the next look finds space at once.
+    // generation, and the next poll finds space at once.
     let generation = queue.generation();
     queue.announce(intent.word(), slots)?;
     queue.reserve(slots).map_err(|failed| {

@@ -31,12 +31,12 @@ const SILENT_POLLS: u32 = 1024;
 
 impl ShmIface {
     /// The short way through a call: nothing is here, or the only message. A rank that waits
-    /// spends its time here, and half of one such look is what it notices a message late.
+    /// spends its time here, and half of one such poll is what it notices a message late.
     ///
     /// Work before the load of the ring overlaps with the cache miss of its line, and work after it delays the
     /// message. So the ring is loaded once, in this function, without a question before.
     ///
-    /// Everything else is left to [`ShmIface::poll`]: what is rare, the calls that look at
+    /// Everything else is left to [`ShmIface::poll`]: what is rare, the calls that poll
     /// everything, and several rings of which one has had messages in two calls in a row.
     #[inline]
     pub(crate) fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
@@ -48,7 +48,9 @@ impl ShmIface {
         if rare || self.polls.is_multiple_of(IDLE_EVERY) || budget == 0 {
             return self.poll(sink, budget);
         }
-        let [ring] = &mut self.receiver.active[..] else { return self.glance_at_all(sink, budget) };
+        let [ring] = &mut self.receiver.active[..] else {
+            return self.progress_rings(sink, budget);
+        };
         match ring.take(sink) {
             Taken::Message(_) => {
                 ring.taken = ring.taken.wrapping_add(1);
@@ -84,9 +86,9 @@ impl ShmIface {
         given
     }
 
-    /// A glance where there is not just one ring.
+    /// `progress` where there is not just one ring.
     #[inline(never)]
-    fn glance_at_all(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn progress_rings(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         for (at, ring) in self.receiver.active.iter_mut().enumerate() {
             if ring.filled && ring.consumer.waits() {
                 return self.poll(sink, budget);

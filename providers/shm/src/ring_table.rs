@@ -21,7 +21,7 @@ pub(crate) struct ActiveRing {
     pub(crate) consumer: ring::Consumer<DirectWords>,
 }
 
-/// Outcome of one look at a ring.
+/// Outcome of one poll of a ring.
 pub(crate) enum Taken {
     /// A message, and what it counts where a call is bounded.
     Message(u32),
@@ -49,7 +49,7 @@ impl ActiveRing {
     /// To look behind the last message costs a miss: the next slot lies in its sender's cache. A
     /// reply would wait for that, so a ring whose messages come one by one is not looked at twice
     /// in a call. Only when a ring had a message in the last call, too, there may be more, and
-    /// then the look is paid by the next message.
+    /// then the poll is paid by the next message.
     #[inline(never)]
     pub(crate) fn take_more(&mut self, sink: &mut dyn Sink, budget: u32) -> (u32, Taken) {
         let most = self.window.min(budget);

@@ -203,7 +203,7 @@ impl SimIface {
     }
 
     /// Has the network ring when there is space for those that wait. A ring uses the wish up, and
-    /// the space may be somebody else's by then, so this is done after every vain look.
+    /// the space may be somebody else's by then, so this is done after every vain poll.
     fn ask_for_space(&self) {
         if self.waiters.is_empty() {
             return;

@@ -65,7 +65,7 @@ bowline_base::counters! {
 const MAX_ENDPOINTS: u32 = 1 << 20;
 /// Most pieces of a zcopy operation.
 pub(crate) const MAX_IOV: usize = 16;
-/// Time between looks at what may have to be given up.
+/// Time between polls of what may have to be given up.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// What an epoll event is about; the low half of its data is an index.

@@ -4,7 +4,7 @@
 //! two, and `epoll_wait` looks for newcomers only now and then. So the latency of two ranks that talk
 //! to each other is that of the socket. With several connections `epoll_wait` says which of them have
 //! something, and those alone are asked: the one that has just brought something rarely brings the
-//! next thing too, and a look at what is silent is one call.
+//! next thing too, and a poll of what is silent is one call.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::iface::{TcpIface, tag};
 use crate::peer::State;
 
-/// Events of one look.
+/// Events of one poll.
 const EVENTS_MAX: usize = 32;
 /// What epoll says of a connection that is to be read.
 const ARRIVALS: EventFlags =

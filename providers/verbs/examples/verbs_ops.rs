@@ -111,13 +111,13 @@ impl Side {
             };
             match posted {
                 Ok(()) => return Ok(()),
-                Err(PostError::NoResource) => drop(self.look()?),
+                Err(PostError::NoResource) => drop(self.poll()?),
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    fn look(&mut self) -> Result<u32> {
+    fn poll(&mut self) -> Result<u32> {
         let Self { iface, count, .. } = self;
         let events =
             if self.counted { measured_progress(iface, count) } else { iface.progress(count, 16) };
@@ -137,7 +137,7 @@ impl Side {
         match operation {
             Operation::Send => {
                 while self.count.messages <= number {
-                    self.look()?;
+                    self.poll()?;
                 }
             }
             Operation::Put => {
@@ -148,7 +148,7 @@ impl Side {
                     looks += 1;
                     if looks == POLLS {
                         looks = 0;
-                        self.look()?;
+                        self.poll()?;
                     }
                     std::hint::spin_loop();
                 }
@@ -258,7 +258,7 @@ fn measure(operation: &str, count: &str, [device, other]: [&str; 2], paced: bool
             // Completions of what was posted are found as a program would find them: now and then.
             if operation == Operation::Send || number % 32 == 31 {
                 side.counted = true;
-                side.look()?;
+                side.poll()?;
                 side.counted = false;
             }
         }

@@ -159,7 +159,7 @@ impl<P: Send + 'static> Control<P> {
     /// Whether there may be events.
     #[inline]
     pub(crate) fn pending(&self) -> bool {
-        // Relaxed: the queue itself publishes the events; a look that comes too early is repeated.
+        // Relaxed: the queue itself publishes the events; a poll that comes too early is repeated.
         self.shared.pending.load(Ordering::Relaxed)
     }
 
@@ -172,7 +172,7 @@ impl<P: Send + 'static> Control<P> {
         }
         let event = self.events.try_recv().ok();
         if event.is_some() {
-            // There may be more; only a look at an empty queue leaves the flag cleared.
+            // There may be more; only a poll of an empty queue leaves the flag cleared.
             self.shared.pending.store(true, Ordering::Relaxed);
         }
         event

@@ -188,8 +188,8 @@ impl Results {
         Ok(Self { memory, free: (1..=count).rev().collect() })
     }
 
-    /// The word of those whose result nobody wants.
-    pub(crate) const NOBODY: u32 = 0;
+    /// The word into which results go that are not wanted.
+    pub(crate) const DISCARDED: u32 = 0;
 
     /// A free word.
     pub(crate) fn take(&mut self) -> Option<u32> {
@@ -198,7 +198,7 @@ impl Results {
 
     /// Gives one back.
     pub(crate) fn give(&mut self, word: u32) {
-        if word != Self::NOBODY {
+        if word != Self::DISCARDED {
             self.free.push(word);
         }
     }

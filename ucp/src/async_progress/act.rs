@@ -20,12 +20,12 @@ impl Inner {
         }
         self.engine.async_state.in_handler = true;
         self.engine.async_state.left = false;
-        let progress = self.look(spare);
+        let progress = self.poll_signal_safe(spare);
         self.engine.async_state.in_handler = false;
         progress
     }
 
-    fn look(&mut self, mut spare: impl FnMut() -> bool) -> AsyncProgress {
+    fn poll_signal_safe(&mut self, mut spare: impl FnMut() -> bool) -> AsyncProgress {
         let mut events = 0;
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.polled && lane.is_signal_safe() {

@@ -23,7 +23,7 @@ pub(crate) struct Inner {
     pub(crate) own_address: Vec<u8>,
     pub(crate) failures: Option<Box<dyn FailureSource>>,
     pub(crate) failure_generation: u32,
-    pub(crate) looks: u32,
+    pub(crate) polls: u32,
     /// The one lane to poll, where there is just one.
     pub(crate) only: Option<usize>,
     /// Open keys of peers' memory by the transport's endpoint that they were opened for.

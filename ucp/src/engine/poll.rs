@@ -1,4 +1,4 @@
-//! Which lane leads to a peer, and the looks at all that are in use.
+//! Which lane leads to a peer, and the polls of all that are in use.
 
 use bowline_uct::{EpId, OpenError};
 
@@ -63,7 +63,7 @@ impl Inner {
             let found = lane.iface.progress(&mut sink, BUDGET);
             events += found;
             if lane.inter_node {
-                lane.rest.looked(found);
+                lane.rest.polled_with(found);
             }
         }
         events

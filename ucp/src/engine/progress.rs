@@ -6,7 +6,7 @@ use super::Inner;
 use crate::action::Action;
 use crate::wire;
 
-/// Progress calls between two looks at the failure source; a worker that goes to sleep looks
+/// Progress calls between two polls of the failure source; a worker that goes to sleep looks
 /// as well.
 const POLLS: u32 = 64;
 
@@ -15,8 +15,8 @@ impl Inner {
     #[inline]
     pub(crate) fn progress(&mut self) -> u32 {
         let mut events = self.poll();
-        self.looks += 1;
-        if self.looks >= POLLS {
+        self.polls += 1;
+        if self.polls >= POLLS {
             // What a failure completes is an event: a thread that waits must look before it sleeps.
             events += self.check_for_failures();
         }
@@ -44,7 +44,7 @@ impl Inner {
 
     #[cold]
     fn check_for_failures(&mut self) -> u32 {
-        self.looks = 0;
+        self.polls = 0;
         let changed = self.failures_changed();
         if changed {
             self.note_failures();

@@ -86,7 +86,7 @@ const SMALLEST_SHARED: u64 = 128 << 10;
 /// Part of a shared message's bytes that the slower side copies.
 const SHARE: f64 = 0.55;
 
-/// Nanoseconds of the engine's own work when two sides share a message: claims, and a look at other
+/// Nanoseconds of the engine's own work when two sides share a message: claims, and a poll of other
 /// traffic between pieces.
 const CLAIMS: f64 = 900.0;
 

@@ -12,8 +12,8 @@ use crate::wait::Clock;
 #[derive(Default)]
 pub(crate) struct Meter {
     pub(crate) clock: Option<Clock>,
-    /// Nanoseconds of two looks at it.
-    pub(crate) looks: u64,
+    /// Nanoseconds that two reads of it take.
+    pub(crate) clock_cost: u64,
     /// `None` for a lane where nothing is measured.
     pub(crate) lanes: Vec<Option<Box<LaneMeter>>>,
 }
@@ -211,15 +211,15 @@ impl Meter {
         Some(&known.guesses[kind as usize][class(bytes)?])
     }
 
-    /// With a clock, and what it takes to look at it.
+    /// With a clock, and what it takes to read it.
     pub(crate) fn with(clock: Option<Clock>) -> Self {
-        const LOOKS: u64 = 32;
+        const READS: u64 = 32;
         let mut meter = Self { clock, ..Self::default() };
         // The clock may be a quicker one after a time, so that this is the most.
         let begin = meter.now();
-        let end = (1..LOOKS).fold(None, |end, _| meter.now().or(end));
+        let end = (1..READS).fold(None, |end, _| meter.now().or(end));
         let took = end.zip(begin).map_or(0, |(end, begin)| end.saturating_sub(begin));
-        meter.looks = 2 * took / LOOKS;
+        meter.clock_cost = 2 * took / READS;
         meter
     }
 

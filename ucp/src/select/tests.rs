@@ -3,7 +3,7 @@
 use super::*;
 
 /// Nobody knows anything before.
-const NOBODY: Guess = [0; MEANS];
+const NO_GUESS: Guess = [0; MEANS];
 
 /// Plays messages of `bytes` and returns what they took together, and how many came by each means.
 fn play(
@@ -18,7 +18,7 @@ fn play(
     for message in 0..messages {
         let means = choice.wanted().unwrap_or(0);
         let time = prices[usize::from(means)] * bytes / 1000 + jitter(message);
-        choice.note(means, able, bytes, time, &NOBODY);
+        choice.note(means, able, bytes, time, &NO_GUESS);
         total += time;
         counts[usize::from(means)] += 1;
     }
@@ -67,9 +67,9 @@ fn a_change_is_followed_within_some_hundred_messages() {
 #[test]
 fn static_costs_choose_until_something_was_compared() {
     let mut choice = Choice::NEW;
-    choice.note(1, 0b11, 131_072, 15_000, &NOBODY);
+    choice.note(1, 0b11, 131_072, 15_000, &NO_GUESS);
     // Its sender had no credit for the first one.
-    choice.note(EAGER, 0b11, 131_072, 9_000, &NOBODY);
+    choice.note(EAGER, 0b11, 131_072, 9_000, &NO_GUESS);
     assert_eq!((choice.wanted(), choice.settled()), (None, Some(EAGER)));
     play(&mut choice, 2000, 131_072, &[70, 120], |_| 0);
     assert_eq!(choice.settled(), Some(EAGER));
@@ -89,7 +89,7 @@ fn a_dear_means_that_becomes_cheap_is_found() {
 #[test]
 fn short_messages_are_timed_in_runs_and_trials_always() {
     let mut choice = Choice::NEW;
-    let (bytes, looks) = (16384, 50);
+    let (bytes, clock_cost) = (16384, 50);
     let (mut timed, mut longest, mut run, mut total) = (0, 0, 0, 0);
     let of = |means: u8| [2000, 3000][usize::from(means)];
     for _ in 0..20_000 {
@@ -97,8 +97,8 @@ fn short_messages_are_timed_in_runs_and_trials_always() {
         let at_trial = choice.is_at_trial();
         total += of(means);
         if choice.is_timed() {
-            choice.note(means, 0b11, bytes, of(means), &NOBODY);
-            choice.space(looks, of(means));
+            choice.note(means, 0b11, bytes, of(means), &NO_GUESS);
+            choice.space(clock_cost, of(means));
             (timed, run) = (timed + 1, run + u64::from(!at_trial));
             longest = longest.max(run);
         } else {
@@ -108,7 +108,7 @@ fn short_messages_are_timed_in_runs_and_trials_always() {
         }
     }
     // A two-hundredth, rounded up to whole messages, and the trials.
-    assert!(timed * looks < total / 150, "{timed} of 20000 are timed");
+    assert!(timed * clock_cost < total / 150, "{timed} of 20000 are timed");
     assert!(longest >= u64::from(RUN), "runs of {longest}");
     let counts: u32 = choice.estimates.iter().map(|estimate| estimate.count).sum();
     assert_eq!(counts, 20_000, "those that are not timed count");
@@ -116,7 +116,7 @@ fn short_messages_are_timed_in_runs_and_trials_always() {
     assert!(trials * 1000 <= total / SHARE + 1000, "{trials} trials");
     assert!(trials > 100, "{trials} trials: the others pay, too");
     // What takes long is timed each time.
-    choice.space(looks, 10_000);
+    choice.space(clock_cost, 10_000);
     assert!((0..100).all(|_| choice.is_timed()));
 }
 
@@ -125,7 +125,7 @@ fn what_is_predicted_to_cost_the_same_is_tried_soon_and_nothing_later_than_twice
     for (predicted, soonest) in
         [(90, 50), (100, 50), (150, 100), (200, 200), (100_000, 200), (0, 200)]
     {
-        let mut guess = NOBODY;
+        let mut guess = NO_GUESS;
         (guess[0], guess[1]) = (100, predicted);
         let mut choice = Choice::NEW;
         let mut messages = 0_u32;
@@ -144,7 +144,7 @@ fn what_is_predicted_to_cost_the_same_is_tried_soon_and_nothing_later_than_twice
 #[test]
 fn it_says_why() {
     let mut choice = Choice::NEW;
-    let why = |choice: &Choice, means| choice.reason(means, 0b111, 65536, &NOBODY);
+    let why = |choice: &Choice, means| choice.reason(means, 0b111, 65536, &NO_GUESS);
     assert_eq!(why(&choice, 0), MeansReason::Later, "no message has come");
     play(&mut choice, 10, 65536, &[70, 180, 300], |_| 0);
     assert_eq!(why(&choice, 0), MeansReason::Predicted);
@@ -177,7 +177,7 @@ fn a_means_by_which_nothing_comes_is_left() {
     for _ in 0..20_000 {
         // Whatever is wanted, the message comes by the first means: its sender has no credit for another.
         trials += usize::from(choice.wanted() == Some(1));
-        choice.note(0, 0b11, 16384, 2000, &NOBODY);
+        choice.note(0, 0b11, 16384, 2000, &NO_GUESS);
     }
     assert_eq!(choice.best, 0);
     assert!(trials > 0, "the other means is asked for");
@@ -210,7 +210,7 @@ proptest::proptest! {
                 let excess = time.saturating_sub(usual);
                 (regret, most) = (regret + excess, most.max(excess));
             }
-            choice.note(means, able, bytes, time, &NOBODY);
+            choice.note(means, able, bytes, time, &NO_GUESS);
             total += time;
             proptest::prop_assert!(regret <= total / SHARE + most, "{prices:?}, message {message}: {regret} of {total}");
         }
@@ -261,7 +261,7 @@ proptest::proptest! {
     fn any_times_are_taken(notes in proptest::collection::vec((0u8..MEANS as u8, 0u8..64, 0u64..u64::MAX / 8000, 0u64..u64::MAX / 2000), 0..200)) {
         let mut choice = Choice::NEW;
         for (means, able, bytes, time) in notes {
-            choice.note(means, able, bytes, time, &NOBODY);
+            choice.note(means, able, bytes, time, &NO_GUESS);
             proptest::prop_assert!(choice.wanted().is_none_or(|means| usize::from(means) < MEANS));
             proptest::prop_assert!(choice.settled().is_some());
         }

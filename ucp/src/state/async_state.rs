@@ -26,7 +26,7 @@ pub(crate) struct AsyncState {
     pub(crate) in_handler: bool,
     /// It has left a message to be copied by both sides.
     pub(crate) left: bool,
-    /// There was progress beside it since the last look of the worker itself.
+    /// There was progress beside it since the last poll of the worker itself.
     pub(crate) progressed: bool,
     /// The worker sleeps, or is about to.
     pub(crate) asleep: bool,
@@ -34,7 +34,7 @@ pub(crate) struct AsyncState {
     pub(crate) callbacks: bool,
     /// A progress thread serves the worker.
     pub(crate) thread: bool,
-    /// The progress thread was called since its last look: what it is to look at rings no doorbell that is not armed yet.
+    /// The progress thread was called since its last poll: what it is to look at rings no doorbell that is not armed yet.
     pub(crate) called: bool,
 }
 

@@ -7,8 +7,8 @@ use bowline_base::doorbell::{Doorbell, Signal, WakeSet, WakeSource};
 
 use crate::wait::{Idle, Waits};
 
-/// Between two looks whether messages have left.
-pub(crate) const LOOK: Duration = Duration::from_millis(1);
+/// Between two polls whether messages have left.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What a worker sleeps on, once it is armed.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct Wakeup {
     /// How often `arm` has answered that one may sleep.
     pub(crate) sleeps: u64,
     /// Longest sleep while something is waited for that rings nothing.
-    pub(crate) look: Option<Duration>,
+    pub(crate) poll_after: Option<Duration>,
 }
 
 impl Wakeup {

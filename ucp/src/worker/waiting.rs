@@ -37,7 +37,7 @@ impl<'a> Waiting<'a> {
     }
 
     /// Progress found nothing; whether to look again at once. There is no pause instruction between:
-    /// a look at the queues takes longer than a pause is meant to, and on recent processors a pause
+    /// a poll of the queues takes longer than a pause is meant to, and on recent processors a pause
     /// alone costs more than half of a message's latency.
     #[inline]
     fn spins(&mut self) -> bool {
@@ -47,7 +47,7 @@ impl<'a> Waiting<'a> {
         self.round <= stages.spins
     }
 
-    /// After a look, and [`Waiting::spins`] if it found nothing: gives the processor away or sleeps
+    /// After a poll, and [`Waiting::spins`] if it found nothing: gives the processor away or sleeps
     /// when nothing was found for long.
     #[inline]
     fn rest(&mut self, events: u32) {
@@ -73,7 +73,7 @@ impl<'a> Waiting<'a> {
             // The first one since something happened: the count begins anew with that.
             let before = stages.spins.saturating_add(stages.yields);
             if !self.worker.sleep(self.round == before.saturating_add(1)) {
-                // Something has happened, which the next look need not find: a helper may have dealt with it.
+                // Something has happened, which the next poll need not find: a helper may have dealt with it.
                 self.round = before;
             }
         }
@@ -83,7 +83,7 @@ impl<'a> Waiting<'a> {
 impl Worker {
     /// The loop of every wait. It is entered with the worker borrowed, looks at the lanes, calls handlers
     /// of the user, and rests, until one of two conditions holds. `inside` is asked about the worker after
-    /// each look that found something and the first one after entering, once the handlers of what came have been
+    /// each poll that found something and the first one after entering, once the handlers of what came have been
     /// called, except of messages that wait for the end of a running handler. `outside` is code of the user and may
     /// call the worker. With `stays`, looks that find nothing follow each other inside of the worker,
     /// which is the shortest loop for a message; `outside` is then asked only between such rows.
@@ -129,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// What a wait does out of the worker when a look brought something else, or nothing for long.
+    /// What a wait does out of the worker when a poll brought something else, or nothing for long.
     #[inline(never)]
     fn between_polls(
         &self,
@@ -190,9 +190,9 @@ impl Worker {
     /// The same for something that may come without waking this worker: no sleep is longer than
     /// `period`.
     pub fn wait_until_within(&self, period: Duration, done: impl FnMut() -> bool) {
-        let before = self.inner.borrow_mut().wakeup.look.replace(period);
+        let before = self.inner.borrow_mut().wakeup.poll_after.replace(period);
         self.wait_until(done);
-        self.inner.borrow_mut().wakeup.look = before;
+        self.inner.borrow_mut().wakeup.poll_after = before;
     }
 
     /// Waits for something that no message announces, without sleeping: asks `done` before each

@@ -204,7 +204,7 @@ impl Program {
         self.waiting[slot] = None;
     }
 
-    /// One look of everybody, and at what has come.
+    /// One poll of everybody, and of what has come.
     fn round(&mut self) -> bool {
         let clients: Vec<&Client> = self.slots.iter().flatten().collect();
         let moved = self.site.round(&clients);

@@ -182,7 +182,7 @@ impl Ranks {
         self.worker(rank).recv(spec, RecvBuf::owned(vec![0; room])).expect("posted")
     }
 
-    /// One look of everybody who lives. How much happened.
+    /// One poll of everybody who lives. How much happened.
     pub(crate) fn round(&self) -> u32 {
         self.workers.iter().flatten().map(Worker::progress).sum()
     }

@@ -269,7 +269,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
     }
 
     /// What is known of deaths and completions, turned into events.
-    fn look(&mut self) {
+    fn poll(&mut self) {
         let mut shared = lock(&self.shared);
         let done: Vec<Token> = shared.members[self.me].done.drain(..).collect();
         let gone: Vec<usize> = (0..self.endpoints.len())
@@ -514,7 +514,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         let budget = budget + u32::from(FAULT == OVERDRAW);
-        self.look();
+        self.poll();
         // Messages first: the end of a peer comes after them.
         while events < budget && self.deliver(sink) {
             events += 1;
@@ -567,7 +567,7 @@ impl<const FAULT: Fault> Wakeup for HubIface<FAULT> {
 
     fn arm(&mut self, descriptor: bool) -> Armed {
         self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
-        self.look();
+        self.poll();
         let waiting = !lock(&self.shared).members[self.me].inbox.is_empty();
         // Room at a peer is not rung for, so who waits for it does not sleep.
         if waiting || !self.events.is_empty() || !self.waiters.is_empty() {

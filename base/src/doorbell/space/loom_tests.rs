@@ -41,7 +41,7 @@ impl Shared {
     }
 }
 
-/// A sender of the model; `trusting` leaves out the last look at its question.
+/// A sender of the model; `trusting` leaves out the last check of its question.
 struct Going<'a> {
     shared: &'a Shared,
     number: usize,

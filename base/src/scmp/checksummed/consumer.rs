@@ -75,7 +75,7 @@ pub struct Consumer<W> {
     state: State,
     /// Looks in a row that found nothing.
     idle: u32,
-    /// Whether the last look found nothing.
+    /// Whether the last poll found nothing.
     missing: bool,
     /// Whether the owner wants a flip although it is not due.
     demanded: bool,
@@ -133,7 +133,7 @@ impl<W> Consumer<W> {
         self.is_active() && (due || self.demanded)
     }
 
-    /// Whether the last look found nothing: `stalled`, unless the queue is empty. It loads nothing that
+    /// Whether the last poll found nothing: `stalled`, unless the queue is empty. It loads nothing that
     /// producers write.
     pub const fn is_missing(&self) -> bool {
         self.missing
@@ -338,7 +338,7 @@ impl<W: Words> Consumer<W> {
         self.index >= end || tag_of(self.line(self.index).load(0, Ordering::Acquire)) == self.tag
     }
 
-    /// Whether something is reserved at the index that the last look did not find whole.
+    /// Whether something is reserved at the index that the last poll did not find whole.
     pub fn stalled(&self) -> bool {
         match self.state {
             State::Active => self.missing && self.reserved() > self.index,
@@ -364,7 +364,7 @@ impl<W: Words> Consumer<W> {
     #[cold]
     pub fn resolve(&mut self, accounted: u64) {
         // Acquire: pairs with the Release store of a sender's status word, as far as its transport
-        // carries it: what had landed then is seen by the looks that follow.
+        // carries it: what had landed then is seen by the polls that follow.
         fence(Ordering::Acquire);
         if let State::Draining { reserved, holes: None } = self.state {
             self.state = State::Draining { reserved, holes: Some(accounted) };

@@ -1,4 +1,4 @@
-//! Puts that land word by word, in any order, with looks in between; deaths, floods, and damage.
+//! Puts that land word by word, in any order, with polls in between; deaths, floods, and damage.
 
 use proptest::prelude::*;
 

@@ -24,7 +24,7 @@ impl Outside {
     }
 
     fn send(&self, key: usize) {
-        // Release pairs with the Acquires of those that look.
+        // Release pairs with the Acquires of those that poll.
         self.messages[key].store(UNREAD, Ordering::Release);
     }
 

@@ -93,8 +93,8 @@ enum Step {
     Order,
     Ordering,
     Unlock,
-    Look,
-    Looking,
+    Reread,
+    Rereading,
     Broken,
 }
 
@@ -118,7 +118,7 @@ struct Link {
     locks: u32,
     backoff: u32,
     /// Whether the queue was full since nothing waited here.
-    polite: bool,
+    backs_off: bool,
     asked: bool,
     /// Where the word is read to.
     word: RecvBuf,

@@ -59,13 +59,13 @@ impl<'a> Windows<'a> {
         Ok(())
     }
 
-    fn look<R>(&self, look: impl FnOnce(View<'_>) -> R) -> Result<R> {
-        Ok(self.pair.worker.mem_view(self.own, look)?)
+    fn read<R>(&self, read: impl FnOnce(View<'_>) -> R) -> Result<R> {
+        Ok(self.pair.worker.mem_view(self.own, read)?)
     }
 
     /// The data that the peer put.
     fn data(&self, len: usize) -> Result<Vec<u8>> {
-        let data = self.look(|view| view.slice(DATA, len).map(View::to_vec))?;
+        let data = self.read(|view| view.slice(DATA, len).map(View::to_vec))?;
         data.ok_or_else(|| anyhow!("the window is shorter than it was made"))
     }
 
@@ -98,7 +98,7 @@ impl<'a> Windows<'a> {
     /// The own word at `at`.
     #[inline]
     fn word(&self, at: usize) -> Result<u64> {
-        let word = self.look(|view| {
+        let word = self.read(|view| {
             // Acquire pairs with the fence, or with the last store, of the peer's put: what it put
             // before is there.
             view.word(at).map(|word| word.load(Ordering::Acquire))
@@ -182,9 +182,9 @@ struct Putting<'a> {
 impl Putting<'_> {
     /// The number that the data in the own window carries.
     #[inline]
-    fn look(&self) -> Result<Option<u64>> {
+    fn poll(&self) -> Result<Option<u64>> {
         let len = self.out.bytes().len();
-        self.windows.look(|view| payload::stamp_in(view.slice(DATA, len)?))
+        self.windows.read(|view| payload::stamp_in(view.slice(DATA, len)?))
     }
 }
 
@@ -230,7 +230,7 @@ impl PingPong for Putting<'_> {
         self.windows.await_word(WORD, self.seen)?;
         if len > 8 {
             // Looked at now: once this side has put back, the peer may put again.
-            self.stamp = self.look()?;
+            self.stamp = self.poll()?;
         }
         Ok(())
     }
@@ -295,7 +295,7 @@ fn gets(windows: &Windows<'_>, plan: &Plan) -> Result<Samples> {
         if pair.rank == 1 {
             let mut data = vec![0; plan.size];
             payload::fill(&mut data, seed);
-            windows.look(|view| view.slice(DATA, plan.size).map(|view| view.copy_in(&data)))?;
+            windows.read(|view| view.slice(DATA, plan.size).map(|view| view.copy_in(&data)))?;
         }
         pair.meet()?;
         if pair.rank == 0 {

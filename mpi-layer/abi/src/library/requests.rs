@@ -30,8 +30,8 @@ use crate::table::Table;
 /// The request of every operation that has ended in its call.
 pub(crate) const DONE: Request = Request(encode(Request::KIND, 0, 1));
 
-/// The same for operations with nobody.
-pub(crate) const NOBODY: Request = Request(encode(Request::KIND, 1, 1));
+/// The same for operations with `MPI_PROC_NULL`.
+pub(crate) const DONE_NULL_PEER: Request = Request(encode(Request::KIND, 1, 1));
 
 /// What is behind a handle.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl Requests {
     ) -> Result<(), Fault> {
         match started {
             Started::Done(Completion::EMPTY) => request.set(DONE),
-            Started::Done(Completion::NULL) => request.set(NOBODY),
+            Started::Done(Completion::NULL) => request.set(DONE_NULL_PEER),
             Started::Done(completion) => self.add(Raw::done(completion), Some(comm), request),
             Started::Active(raw) => self.add(raw, Some(comm), request),
         }
@@ -228,7 +228,7 @@ impl Requests {
         if !other.request.is_active() {
             return Ok(Seen::Idle);
         }
-        Ok(match other.request.look() {
+        Ok(match other.request.poll() {
             Some(_) => Seen::Done,
             None => Seen::Busy(other.request.waits_for()),
         })
@@ -260,8 +260,8 @@ impl Requests {
         let (completion, comm, callbacks) = {
             let mut table = self.table.borrow_mut();
             let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?.other();
-            let completion = entry.request.look().unwrap_or(Completion::EMPTY);
-            if handle == DONE || handle == NOBODY {
+            let completion = entry.request.poll().unwrap_or(Completion::EMPTY);
+            if handle == DONE || handle == DONE_NULL_PEER {
                 place.set(MPI_REQUEST_NULL)?;
                 return Ok(Reported { status: completion.into(), fault: None });
             }
@@ -290,7 +290,7 @@ impl Requests {
         let (completion, callbacks) = {
             let mut table = self.table.borrow_mut();
             let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?.other();
-            (entry.request.look().unwrap_or(Completion::EMPTY), entry.callbacks)
+            (entry.request.poll().unwrap_or(Completion::EMPTY), entry.callbacks)
         };
         let mut reported = reported(completion, None);
         if let Some(callbacks) = callbacks {
@@ -330,7 +330,7 @@ impl Requests {
             let mut table = self.table.borrow_mut();
             let entry = table.get_mut(handle.0).ok_or_else(|| not_a_request(handle))?.other();
             match entry.callbacks {
-                Some(callbacks) => (callbacks, entry.request.look().is_some()),
+                Some(callbacks) => (callbacks, entry.request.poll().is_some()),
                 None => {
                     let cannot =
                         |_| fault(MPI_ERR_REQUEST, "the request has nothing that can be cancelled");
@@ -350,7 +350,7 @@ impl Requests {
 
     /// Takes the handle of a request away. What is under way goes on.
     pub(crate) fn free(&self, handle: Request) -> Result<(), Fault> {
-        if handle == DONE || handle == NOBODY {
+        if handle == DONE || handle == DONE_NULL_PEER {
             return Ok(());
         }
         if self.is_active_collective(handle) {
@@ -360,7 +360,7 @@ impl Requests {
         let removed = self.table.borrow_mut().remove(handle.0);
         let mut removed = removed.ok_or_else(|| not_a_request(handle))?;
         let entry = removed.other();
-        let ended = !entry.request.is_active() || entry.request.look().is_some();
+        let ended = !entry.request.is_active() || entry.request.poll().is_some();
         match entry.callbacks {
             Some(callbacks) if ended => {
                 general::forget(handle);
@@ -375,7 +375,7 @@ impl Requests {
                 let mut detached = self.detached.borrow_mut();
                 // Looking at all of them whenever their number has doubled costs a constant for each.
                 if detached.len() == detached.capacity() {
-                    detached.retain_mut(|old| old.other().request.look().is_none());
+                    detached.retain_mut(|old| old.other().request.poll().is_none());
                 }
                 detached.push(removed);
                 Ok(())
@@ -402,7 +402,7 @@ impl Requests {
     /// Whether all that was freed under way has ended. Moves nothing on.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut detached = self.detached.borrow_mut();
-        detached.retain_mut(|entry| entry.other().request.look().is_none());
+        detached.retain_mut(|entry| entry.other().request.poll().is_none());
         detached.is_empty()
     }
 }
@@ -410,7 +410,7 @@ impl Requests {
 /// A table of the requests that are always there.
 fn new_table() -> Table<Entry> {
     let mut table = Table::new(Request::KIND);
-    for (expected, completion) in [(DONE, Completion::EMPTY), (NOBODY, Completion::NULL)] {
+    for (expected, completion) in [(DONE, Completion::EMPTY), (DONE_NULL_PEER, Completion::NULL)] {
         let made = table.insert(Entry::done(completion));
         debug_assert_eq!(made, Some(expected.0), "the first places of a new table");
     }
@@ -473,7 +473,7 @@ impl Library {
     pub(crate) fn progress_and_see(&self, handle: Request) -> Result<Seen, Fault> {
         match self.requests.see(handle)? {
             Seen::Busy(_) => {
-                self.world.comm.look();
+                self.world.comm.poll();
                 self.requests.see(handle)
             }
             seen => Ok(seen),

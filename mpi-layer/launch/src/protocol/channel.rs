@@ -212,7 +212,7 @@ impl Channel {
     }
 
     /// When to look at the clock again: to speak, or because the other side is silent.
-    pub(crate) fn next_look(&self) -> Instant {
+    pub(crate) fn next_poll(&self) -> Instant {
         let silent = self.heard + if self.patient { FOREVER } else { self.silence };
         match self.unsent.is_empty() {
             true => silent.min(self.spoke + self.silence / 4),

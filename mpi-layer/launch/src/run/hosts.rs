@@ -159,7 +159,7 @@ impl Head {
             PollFd::from_borrowed_fd(self.signals.fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.output.progress(), PollFlags::IN),
         ];
-        let mut next = self.policy.next_look();
+        let mut next = self.policy.next_poll();
         for remote in &self.remotes {
             next = remote.interest(&mut fds).into_iter().chain(next).min();
         }

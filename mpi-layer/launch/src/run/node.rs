@@ -187,7 +187,7 @@ impl Node {
     }
 
     /// When [`check_timers`](Self::check_timers) has something to do.
-    pub(crate) fn next_look(&self) -> Option<Instant> {
+    pub(crate) fn next_poll(&self) -> Option<Instant> {
         self.kill_at
     }
 

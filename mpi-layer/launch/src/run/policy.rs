@@ -230,7 +230,7 @@ impl Policy {
     }
 
     /// When [`check_timers`](Self::check_timers) has something to do.
-    pub(super) fn next_look(&self) -> Option<Instant> {
+    pub(super) fn next_poll(&self) -> Option<Instant> {
         let stuck = self.stuck.map(|stuck| stuck.until.unwrap_or(self.began));
         let next = [self.deadline, stuck].into_iter().flatten().min();
         next.filter(|_| self.phase == Phase::Running)
@@ -389,15 +389,15 @@ mod tests {
             let mut policy = policy(on_failure);
             let mut orders = Vec::new();
             policy.on_report(stuck.clone(), &mut orders);
-            assert!(policy.next_look().is_some_and(|at| at <= Instant::now()));
+            assert!(policy.next_poll().is_some_and(|at| at <= Instant::now()));
             policy.check_timers(now, &mut orders);
-            assert_eq!((orders.len(), policy.next_look()), (0, Some(now + LAST_WORDS)));
+            assert_eq!((orders.len(), policy.next_poll()), (0, Some(now + LAST_WORDS)));
             match end {
                 Some(end) => policy.on_report(Report::Ended { rank: 0, end }, &mut orders),
                 None => policy.check_timers(now + LAST_WORDS, &mut orders),
             }
             assert_eq!(orders.last(), Some(&Order::End));
-            assert_eq!(policy.next_look(), None);
+            assert_eq!(policy.next_poll(), None);
             policy.verdict().0.unwrap().sentence
         };
         for how in [OnFailure::Abort, OnFailure::Continue] {
@@ -421,7 +421,7 @@ mod tests {
         orders.clear();
         let late = Instant::now() + Duration::from_secs(60);
         policy.check_timers(late, &mut orders);
-        assert_eq!((orders.len(), policy.next_look()), (0, None));
+        assert_eq!((orders.len(), policy.next_poll()), (0, None));
         assert_eq!(policy.verdict().0.unwrap().code, 130);
     }
 }

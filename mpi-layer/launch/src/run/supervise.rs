@@ -116,7 +116,7 @@ impl Supervisor {
         fds.push(PollFd::from_borrowed_fd(self.node.interest(), PollFlags::IN));
         // Nothing reports when the launcher comes to the terminal's foreground; it polls.
         let look = matches!(interest, Some(None)).then_some(Duration::from_secs(1));
-        let next = [self.policy.next_look(), self.node.next_look()].into_iter().flatten().min();
+        let next = [self.policy.next_poll(), self.node.next_poll()].into_iter().flatten().min();
         match poll(&mut fds, patience(next, look).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(system("wait for the ranks")(error)),

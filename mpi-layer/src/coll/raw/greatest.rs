@@ -68,7 +68,7 @@ impl Communicator {
 
 impl<const N: usize> Greatest<N> {
     /// The greatest numbers, when they are there, or how it has failed. Moves nothing on.
-    pub(crate) fn look(&self) -> Option<Result<[u64; N], MpiError>> {
+    pub(crate) fn poll(&self) -> Option<Result<[u64; N], MpiError>> {
         let outcome = self.run.outcome()?;
         Some(outcome.map(|()| std::array::from_fn(|index| self.numbers[index].get())))
     }

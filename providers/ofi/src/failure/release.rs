@@ -9,8 +9,8 @@ use crate::disconnect::{Which, any_open};
 use crate::iface::OfiIface;
 use crate::peer::{Health, Peer};
 
-/// Time between looks at the connections of a peer that failed.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Time between polls of the connections of a peer that failed.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 impl OfiIface {
     /// Whether libfabric touches no memory of the user's for a peer that may live; does what rules 3
@@ -43,7 +43,7 @@ impl OfiIface {
             return self.close_for(index);
         }
         if let Health::Failing { next, .. } = &mut peer.health {
-            *next = Instant::now() + LOOK_EVERY;
+            *next = Instant::now() + POLL_INTERVAL;
         }
         false
     }

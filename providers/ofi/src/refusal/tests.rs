@@ -7,7 +7,7 @@ use bowline_uct::{
 
 use super::AT_ONCE;
 use crate::net::Piece;
-use crate::wire::{ACTIVE, Header, Kind, NOBODY, greeting};
+use crate::wire::{ACTIVE, Header, Kind, UNNUMBERED, greeting};
 use crate::{OfiIface, OfiOptions};
 
 #[derive(Default)]
@@ -146,7 +146,9 @@ fn an_outsider_at_the_port_leaves_nothing() {
             }
             messages.push(crate::wire::refusal(member.iface.address.instance, number).to_vec());
             messages.push(
-                Header { kind: Kind::Bye, id: 0, source: NOBODY, stamp: 0, taken: 0 }.pack().into(),
+                Header { kind: Kind::Bye, id: 0, source: UNNUMBERED, stamp: 0, taken: 0 }
+                    .pack()
+                    .into(),
             );
         }
         let (before, heard, count) = (a.unknown_senders(), a.seen.messages, messages.len() as u64);

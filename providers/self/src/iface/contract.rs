@@ -181,7 +181,7 @@ impl Wakeup for SelfIface {
             return Armed::Busy;
         }
         self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
-        // Only the owner posts, so nothing can arrive after this look; other threads ring for
+        // Only the owner posts, so nothing can arrive after this poll; other threads ring for
         // reasons of their own.
         if self.has_events() {
             self.doorbell.disarm();

@@ -71,7 +71,7 @@ fn removal_waits_for_the_copies_under_way() {
     assert_eq!(bytes, [9; 64]);
 }
 
-/// Rule 4: a look does not wait for a thread that it has interrupted.
+/// Rule 4: a lookup does not wait for a thread that it has interrupted.
 #[test]
 fn a_look_does_not_wait_for_the_lock() {
     let table = Lent::new(45);

@@ -89,7 +89,7 @@ fn a_damaged_queue_fails_its_sources_and_nobody_hangs() {
             let value = cell.load(word, Ordering::Relaxed) ^ (1 << bit);
             cell.store(word, value, Ordering::Relaxed);
         }
-        // More than fit, and the receiver's share of looks: the queue goes on, or both get a failure.
+        // More than fit, and the receiver's share of polls: the queue goes on, or both get a failure.
         let mut sent = 10;
         for number in 10..2 * CALLS {
             root.progress(&mut seen, 8);

@@ -187,7 +187,7 @@ fn a_place_that_was_claimed_by_a_process_that_ended_is_taken_by_the_next() {
     late.connect(&server.address()).unwrap();
 }
 
-/// A client that dies between its last step of connecting and the server's next look.
+/// A client that dies between its last step of connecting and the server's next poll.
 #[test]
 fn a_guest_that_died_before_it_was_welcomed_leaves_nothing() {
     let _dog = watchdog();

@@ -32,7 +32,7 @@ impl<F: FnMut()> Sleeper for Overtaken<'_, F> {
     }
 }
 
-/// A receiver that looks who waits before the sender's doorbell is armed rings in vain. The sender
+/// A receiver that checks who waits before the sender's doorbell is armed rings in vain. The sender
 /// must not sleep then, since nobody rings when the space comes.
 #[test]
 fn a_sender_whose_question_was_answered_too_early_does_not_sleep() {

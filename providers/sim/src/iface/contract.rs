@@ -270,7 +270,7 @@ impl Wakeup for SimIface {
         self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
         // Space may have come and gone since the last progress.
         self.ask_for_space();
-        // What comes after this look, under the lock, rings.
+        // What comes after this poll, under the lock, rings.
         if self.has_events() {
             self.doorbell.disarm();
             return Armed::Busy;

@@ -182,7 +182,7 @@ impl Net {
             }
     }
 
-    /// A receive buffer of `node` is free again; those who wait for one look.
+    /// A receive buffer of `node` is free again; those who wait for one poll.
     pub(crate) fn release_slot(&mut self, node: u32) {
         let place = &mut self.nodes[node as usize];
         place.reserved = place.reserved.saturating_sub(1);

@@ -101,7 +101,7 @@ impl RcIface {
         };
         match native {
             Some(work) if token == Token::NONE => {
-                let piece = [self.state.results.piece(Results::NOBODY)];
+                let piece = [self.state.results.piece(Results::DISCARDED)];
                 let op = Op { reads: true, ..Op::NOTHING };
                 self.push(number, work, Bytes::Registered(&piece), op, false)
             }

@@ -62,9 +62,9 @@ pub(crate) struct Link {
     pub(super) ops: VecDeque<Op>,
     /// Requests since the last one whose completion was asked for.
     pub(super) unsignalled: u32,
-    /// The oldest request that was under way, or the next one, at the last look at the clock: as
+    /// The oldest request that was under way, or the next one, when the clock was read last: as
     /// long as it moves, the peer answers.
-    pub(super) looked: u32,
+    pub(super) oldest_seen: u32,
     /// Reads and atomics under way.
     pub(super) reads: u32,
     /// Flushes, by the request after whose completion they are answered.
@@ -226,7 +226,7 @@ impl RcIface {
             next: 0,
             ops: VecDeque::with_capacity(self.state.depth + super::RESERVE),
             unsignalled: 0,
-            looked: 0,
+            oldest_seen: 0,
             reads: 0,
             flushes: VecDeque::new(),
         };

@@ -18,9 +18,9 @@ use crate::wire::{self, HEADER_BYTES, Parsed};
 
 /// The peer of an arrival, while that is not known: no place of the table, which has
 /// [fewer](super::MAX_ENDPOINTS).
-const NOBODY: u32 = u32::MAX;
+const UNKNOWN_PEER: u32 = u32::MAX;
 
-/// Rounds without an event between looks at the clock.
+/// Rounds without an event between reads of the clock.
 const IDLE_ROUNDS: u32 = 64;
 
 impl RcIface {
@@ -161,7 +161,7 @@ impl RcIface {
     fn received(&mut self, completion: &Wc) {
         let buffer = completion.wr_id as u32;
         let len = completion.byte_len as usize;
-        let arrived = Arrived { buffer, len, peer: NOBODY, pair: completion.qp_num };
+        let arrived = Arrived { buffer, len, peer: UNKNOWN_PEER, pair: completion.qp_num };
         match self.peer_of_pair(completion.qp_num) {
             _ if completion.status != ffi::WC_SUCCESS => self.receive.again(buffer),
             Some(peer) => self.state.arrived.push_back(Arrived { peer, ..arrived }),
@@ -319,8 +319,8 @@ impl RcIface {
         }
     }
 
-    /// A peer that has answered a request since the last look is there and is not asked; an idle
-    /// connection, whose last answer is that to the question, is asked at every second look. So
+    /// A peer that has answered a request since the last poll is there and is not asked; an idle
+    /// connection, whose last answer is that to the question, is asked at every second poll. So
     /// nothing is posted for the sake of liveness while a connection is in use, and no more than
     /// half of the time-out passes between an answer and the next question.
     #[cold]
@@ -344,7 +344,7 @@ impl RcIface {
     fn has_answered(&mut self, number: u32) -> bool {
         let Some(link) = &mut self.peers[number as usize].link else { return false };
         let oldest = link.oldest();
-        std::mem::replace(&mut link.looked, oldest) != oldest
+        std::mem::replace(&mut link.oldest_seen, oldest) != oldest
     }
 
     /// Asks a peer's device whether it is there; silence fails the connection.

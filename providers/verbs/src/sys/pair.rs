@@ -333,7 +333,7 @@ fn translate(request: &Request<'_>, inline: &mut [ffi::Sge; 2]) -> ffi::SendWr {
                 lkey: 0,
             };
             *inline = [piece(head), piece(tail)];
-            // A piece without bytes would cost the device a look.
+            // A piece without bytes would cost the device a read.
             let count = if !tail.is_empty() { 2 } else { usize::from(!head.is_empty()) };
             &inline[..count]
         }

@@ -20,7 +20,7 @@ use crate::control::GRH_BYTES;
 use crate::sys::{Wc, ffi};
 use crate::wire::{self, HEADER_BYTES, Parsed};
 
-/// Rounds between looks at the clock, and the time between looks at all connections.
+/// Rounds between reads of the clock, and the time between polls of all connections.
 const ROUNDS: u32 = 16;
 const SCAN: Duration = Duration::from_millis(5);
 

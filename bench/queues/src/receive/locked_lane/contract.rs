@@ -110,7 +110,7 @@ unsafe impl Iface for LockedLane {
             releasing: false,
             locks: 0,
             backoff: 0,
-            polite: false,
+            backs_off: false,
             asked: false,
             word: RecvBuf::owned(vec![0; 8]),
         });

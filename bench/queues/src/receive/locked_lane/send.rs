@@ -56,8 +56,8 @@ impl LockedLane {
                 Ok(done)
             }
             Step::Unlock => self.release(index),
-            Step::Look => self.look(index),
-            Step::Locking(_) | Step::Ordering | Step::Looking | Step::Broken => Ok(false),
+            Step::Reread => self.begin_reread(index),
+            Step::Locking(_) | Step::Ordering | Step::Rereading | Step::Broken => Ok(false),
         }
     }
 
@@ -82,12 +82,12 @@ impl LockedLane {
     fn lock(&mut self, index: usize) -> Result<bool, PostError> {
         let link = &mut self.links[index];
         if link.waiting.is_empty() {
-            link.polite = false;
+            link.backs_off = false;
             return Ok(false);
         }
         // No more than half of a half, so that one link leaves space for others; a small part of it where
         // the queue was full before.
-        let most = (link.slots / if link.polite { 8 } else { 2 }) as usize;
+        let most = (link.slots / if link.backs_off { 8 } else { 2 }) as usize;
         let (mut count, mut slots) = (0, 0);
         for message in &link.waiting {
             let with = slots + message.len() / LINE;
@@ -97,7 +97,7 @@ impl LockedLane {
             (count, slots) = (count + 1, with);
         }
         if offset(link.known) as usize + slots > link.slots as usize {
-            (link.polite, link.step) = (true, Step::Look);
+            (link.backs_off, link.step) = (true, Step::Reread);
             return Ok(true);
         }
         if link.releasing && link.locks >= LOCKS {
@@ -157,7 +157,7 @@ impl LockedLane {
         if let Some(old) = answer {
             self.released(index, old);
         }
-        Ok(!self.links[index].polite)
+        Ok(!self.links[index].backs_off)
     }
 
     fn released(&mut self, index: usize, old: u64) {
@@ -169,7 +169,7 @@ impl LockedLane {
     }
 
     /// Reads the word of a queue that was full.
-    fn look(&mut self, index: usize) -> Result<bool, PostError> {
+    fn begin_reread(&mut self, index: usize) -> Result<bool, PostError> {
         let link = &mut self.links[index];
         let from = RemoteSlice { address: link.base, rkey: link.rkey };
         if self.below.attr().caps.contains(Caps::GET_BCOPY) {
@@ -178,7 +178,7 @@ impl LockedLane {
                 view.copy_out(&mut bytes);
             };
             self.below.get_bcopy(link.below, from, 8, &mut unpack)?;
-            return Ok(self.looked(index, u64::from_ne_bytes(bytes)));
+            return Ok(self.reread(index, u64::from_ne_bytes(bytes)));
         }
         // SAFETY: a link and its buffer stay until the lane is dropped, which drops the interface below
         // first, and nobody looks at the bytes before the completion.
@@ -186,7 +186,7 @@ impl LockedLane {
         match self.below.get_zcopy(link.below, &[to], from, Self::token(index, false))? {
             Posted::Done => Ok(self.read(index)),
             Posted::InFlight => {
-                link.step = Step::Looking;
+                link.step = Step::Rereading;
                 Ok(false)
             }
         }
@@ -195,16 +195,16 @@ impl LockedLane {
     fn read(&mut self, index: usize) -> bool {
         let mut bytes = [0; 8];
         self.links[index].word.view().copy_out(&mut bytes);
-        self.looked(index, u64::from_ne_bytes(bytes))
+        self.reread(index, u64::from_ne_bytes(bytes))
     }
 
-    fn looked(&mut self, index: usize, word: u64) -> bool {
+    fn reread(&mut self, index: usize, word: u64) -> bool {
         let link = &mut self.links[index];
         let flipped = generation(word) != generation(link.known);
         if flipped {
             link.known = free(word);
         }
-        link.step = if flipped { Step::Ready } else { Step::Look };
+        link.step = if flipped { Step::Ready } else { Step::Reread };
         flipped
     }
 
@@ -221,7 +221,7 @@ impl LockedLane {
                 self.links[index].step = Step::Unlock;
                 true
             }
-            Step::Looking => self.read(index),
+            Step::Rereading => self.read(index),
             _ => false,
         };
         if go_on {

@@ -230,7 +230,7 @@ impl Remote {
     pub(super) fn interest<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) -> Option<Instant> {
         let channel = self.channel.as_ref()?;
         channel.interest(fds);
-        Some(channel.next_look())
+        Some(channel.next_poll())
     }
 
     /// Reads what is there.

@@ -10,10 +10,12 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
-    AmKept, AmMessage, CloseMode, Envelope, Ep, EpState, Idle, MatchSpec, OpError, PeerFailure,
-    RequestId, RmaError, SendMode, Sent, SpaceOptions, Stages, StreamReceived, StreamWant, Waiter,
-    Worker, WorkerParts,
+    AmKept, AmMessage, CloseMode, Envelope, Ep, EpState, MatchSpec, OpError, PeerFailure,
+    RequestId, RmaError, SendMode, Sent, SpaceOptions, StreamReceived, StreamWant, Worker,
+    WorkerParts,
 };
+
+use crate::doubles::{config, opened, parts};
 
 /// Places that a server may have which has few clients at once.
 const PLACES: usize = 100;
@@ -23,18 +25,6 @@ const CLOSED: OpError = OpError::PeerFailed(PeerFailure::Closed);
 /// Active messages: of any length, and such that are kept.
 const AM: u16 = 1;
 const KEPT: u16 = 2;
-
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
 
 /// An active message as the server saw it: the endpoint, the client, and its number there.
 type Seen = (Ep, u32, u32);
@@ -61,8 +51,7 @@ struct Client {
 impl Site {
     fn new(options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
         let network = Network::new(options);
-        let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
-        let config = config.expect("the settings are good");
+        let config = config(settings);
         let server = worker(&network, &config, (1, 0), 1);
         let (seen, kept) =
             (Arc::<Mutex<Vec<Seen>>>::default(), Arc::<Mutex<Vec<AmKept>>>::default());
@@ -160,19 +149,8 @@ impl Site {
 }
 
 fn worker(network: &Network, config: &Config, (job, rank): (u64, u32), uid: u64) -> Worker {
-    let parts = WorkerParts {
-        job,
-        rank,
-        incarnation: 0,
-        uid,
-        lanes: vec![Box::new(network.open())],
-        waiter: Box::new(Never),
-        failures: None,
-        config: config.clone(),
-    };
-    let worker = Worker::new(parts).expect("one lane is enough");
-    worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
-    worker
+    let parts = parts(rank, Box::new(network.open()), config);
+    opened(WorkerParts { job, uid, ..parts }, 0, SpaceOptions::default())
 }
 
 impl Client {

@@ -16,11 +16,13 @@ use bowline_base::job::{JobMemory, JobSpec};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::{
-    CloseMode, Envelope, Ep, Idle, MatchSpec, OpError, PeerFailure, SendMode, Sent, SpaceOptions,
-    Stages, Waiter, Worker, WorkerParts,
+    CloseMode, Envelope, Ep, MatchSpec, OpError, PeerFailure, SendMode, Sent, SpaceOptions, Worker,
+    WorkerParts,
 };
 use bowline_uct::Iface;
 use bowline_uct::conformance::Watchdog;
+
+use crate::doubles::{opened, parts};
 
 /// How many clients a server has; more by this variable.
 const CLIENTS: &str = "UCP_TEST_CLIENTS";
@@ -34,33 +36,9 @@ const PLACES: usize = 100;
 
 const EVERY: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
 
-/// These tests make progress themselves.
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
-
 fn worker(lane: Box<dyn Iface>, job: u64) -> Worker {
-    let parts = WorkerParts {
-        job,
-        rank: 0,
-        incarnation: 0,
-        uid: job,
-        lanes: vec![lane],
-        waiter: Box::new(Never),
-        failures: None,
-        config: Config::defaults(&[bowline_ucp::SETTINGS]),
-    };
-    let worker = Worker::new(parts).expect("one lane is enough");
-    worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
-    worker
+    let config = Config::defaults(&[bowline_ucp::SETTINGS]);
+    opened(WorkerParts { job, uid: job, ..parts(0, lane, &config) }, 0, SpaceOptions::default())
 }
 
 fn shm(job: u64) -> Worker {

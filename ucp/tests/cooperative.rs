@@ -2,29 +2,16 @@
 //! every order of their rounds that a schedule of bits can say, and with either side gone.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_ucp::{
-    CloseMode, Envelope, Ep, Idle, MatchSpec, OpError, PeerFailure, RequestId, SendMode, Sent,
-    SpaceOptions, Stages, Waiter, Worker, WorkerParts,
+    CloseMode, Envelope, Ep, MatchSpec, OpError, PeerFailure, RequestId, SendMode, Sent,
+    SpaceOptions, Worker,
 };
 use bowline_uct::Iface;
 use proptest::prelude::*;
 
-mod starved;
-
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
+use crate::doubles::{Altered, config, opened, parts};
 
 struct Pair {
     job: JobMemory,
@@ -51,20 +38,7 @@ impl Pair {
             job.attach(rank).expect("the place is free");
             let lane = ShmIface::open(job.clone(), rank, options.clone()).expect("a fresh rank");
             let settings = [("BOWLINE_COOPERATE", "64k"), ("BOWLINE_RNDV_THRESHOLD", "32k")];
-            let config = Config::from_pairs(settings, &[bowline_ucp::SETTINGS]);
-            let worker = Worker::new(WorkerParts {
-                job: job_id,
-                rank,
-                incarnation: 0,
-                uid: u64::from(rank) + 1,
-                lanes: vec![made(lane)],
-                waiter: Box::new(Never),
-                failures: None,
-                config: config.expect("the settings are good"),
-            });
-            let worker = worker.expect("one lane is enough");
-            worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
-            worker
+            opened(parts(rank, made(lane), &config(&settings)), 0, SpaceOptions::default())
         };
         let (sender, receiver) = (worker(0), worker(1));
         let to = sender.connect(&receiver.address()).expect("they reach each other");
@@ -171,7 +145,8 @@ fn both_sides_copy() {
 /// A piece that a transport has no resources for is copied later, and fails nothing.
 #[test]
 fn a_piece_waits_for_resources() {
-    let pair = Pair::over(|lane| Box::new(starved::Starved::new(lane)));
+    let pair =
+        Pair::over(|lane| Box::new(Altered::new(lane, |_| (), |read| read.is_multiple_of(3))));
     for (tag, away) in (1..).zip([false, true, false]) {
         let data = pattern((1 << 20) + 5, tag);
         let (send, receive) = (pair.send(tag, data.clone()), pair.receive(tag, data.len()));

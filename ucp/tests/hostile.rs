@@ -16,10 +16,12 @@ use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Network, NetworkOptions, SimIface};
 use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_ucp::{
-    ConnectError, Envelope, EpState, Idle, LaneAddress, MatchSpec, Members, OpError, PeerFailure,
-    RequestId, SendMode, Sent, SpaceOptions, Stages, Waiter, Worker, WorkerAddress, WorkerParts,
+    ConnectError, Envelope, EpState, LaneAddress, MatchSpec, OpError, PeerFailure, RequestId,
+    SendMode, Sent, SpaceOptions, Worker, WorkerAddress,
 };
 use bowline_uct::{AmId, Arrival, EpId, Iface, PostError, Sink, Source, Token, Verdict};
+
+use crate::doubles::{config, of_everybody, opened, parts};
 
 const HELLO: u8 = 0;
 const EAGER: u8 = 1;
@@ -36,30 +38,8 @@ const REMOTE: u8 = 22;
 /// What a worker may keep beyond its limits: what one call of a transport brings.
 const BATCH: u64 = 64;
 
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
-
-/// A space whose ranks are those of the job.
-#[derive(Debug)]
-struct Everybody;
-
-impl Members for Everybody {
-    fn rank_of(&self, world_rank: u32) -> Option<u32> {
-        Some(world_rank)
-    }
-}
-
 fn space() -> SpaceOptions {
-    SpaceOptions { members: Some(Arc::new(Everybody)), ranks: 3, ..SpaceOptions::default() }
+    SpaceOptions { ranks: 3, ..of_everybody() }
 }
 
 fn worker(network: &Network, rank: u32, settings: &[(&str, &str)]) -> Worker {
@@ -67,20 +47,7 @@ fn worker(network: &Network, rank: u32, settings: &[(&str, &str)]) -> Worker {
 }
 
 fn worker_on(lane: Box<dyn Iface>, rank: u32, settings: &[(&str, &str)]) -> Worker {
-    let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
-    let parts = WorkerParts {
-        job: 1,
-        rank,
-        incarnation: 0,
-        uid: u64::from(rank) + 1,
-        lanes: vec![lane],
-        waiter: Box::new(Never),
-        failures: None,
-        config: config.expect("the settings are good"),
-    };
-    let worker = Worker::new(parts).expect("one lane is enough");
-    worker.open_space(0, space()).expect("space 0 is new");
-    worker
+    opened(parts(rank, lane, &config(settings)), 0, space())
 }
 
 /// What a forger has heard.

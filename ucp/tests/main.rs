@@ -8,6 +8,7 @@ mod clients;
 mod closing;
 mod cooperative;
 mod datatypes;
+mod doubles;
 mod emulated;
 mod hostile;
 mod in_place;

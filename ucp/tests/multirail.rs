@@ -2,18 +2,14 @@
 //! with messages of all protocols over two networks, one of which ends at some step. Every message arrives
 //! once, in order, with the right content, whatever the step.
 
-use std::sync::Arc;
-
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_base::config::Config;
 use bowline_model::transport::TransportCosts;
 use bowline_multirail::{MultiRail, Rail};
 use bowline_sim::{Death, Faults, Moment, Network, NetworkOptions, NetworkPartition, Random};
-use bowline_ucp::{
-    Envelope, Ep, Idle, MatchSpec, Members, OpError, RequestId, SendMode, Sent, SpaceOptions,
-    Stages, Waiter, Worker, WorkerParts,
-};
+use bowline_ucp::{Envelope, Ep, MatchSpec, OpError, RequestId, SendMode, Sent, Worker};
 use bowline_uct::{Iface, PeerFailure};
+
+use crate::doubles::{config, joined, of_everybody, opened, parts};
 
 /// A network that lends memory to reads, as sockets and network cards do.
 fn options() -> NetworkOptions {
@@ -51,28 +47,6 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|i| word(i) as u8).collect()
 }
 
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
-
-/// Ranks of the space are those of the job.
-#[derive(Debug)]
-struct Everybody;
-
-impl Members for Everybody {
-    fn rank_of(&self, world_rank: u32) -> Option<u32> {
-        Some(world_rank)
-    }
-}
-
 struct Pair {
     networks: Vec<(Network, NetworkOptions)>,
     workers: [Worker; 2],
@@ -83,30 +57,13 @@ impl Pair {
     fn new(all: Vec<NetworkOptions>) -> Self {
         let networks: Vec<_> =
             all.into_iter().map(|options| (Network::new(options.clone()), options)).collect();
-        let config =
-            Config::from_pairs([("", ""); 0], &[bowline_ucp::SETTINGS]).expect("no settings");
+        let config = config(&[]);
         let workers = [0, 1].map(|rank| {
             let uid = u64::from(rank) + 1;
-            let lanes: Vec<Box<dyn Iface>> = vec![Box::new(rails(&networks, uid))];
-            let parts = WorkerParts {
-                job: 1,
-                rank,
-                incarnation: 0,
-                uid,
-                lanes,
-                waiter: Box::new(Never),
-                failures: None,
-                config: config.clone(),
-            };
-            let worker = Worker::new(parts).expect("one lane is enough");
-            let members: Arc<dyn Members> = Arc::new(Everybody);
-            let options = SpaceOptions { members: Some(members), ..SpaceOptions::default() };
-            worker.open_space(0, options).expect("space 0 is new");
-            worker
+            let lane = Box::new(rails(&networks, uid));
+            opened(parts(rank, lane, &config), 0, of_everybody())
         });
-        let eps = [0, 1].map(|rank: usize| {
-            workers[rank].connect(&workers[1 - rank].address()).expect("they reach each other")
-        });
+        let eps = joined(&workers);
         Self { networks, workers, eps }
     }
 

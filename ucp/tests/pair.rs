@@ -1,22 +1,9 @@
 //! Two workers on a simulated network, driven by one thread.
 
-use bowline_base::config::Config;
 use bowline_sim::{Network, NetworkOptions};
-use bowline_ucp::{
-    Ep, Idle, OpStatus, RequestId, SpaceOptions, Stages, Waiter, Worker, WorkerParts,
-};
+use bowline_ucp::{Ep, OpStatus, RequestId, SpaceOptions, Worker};
 
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
+use crate::doubles::{config, joined, opened, parts, step, until};
 
 pub(crate) struct Pair {
     pub(crate) network: Network,
@@ -27,43 +14,24 @@ pub(crate) struct Pair {
 impl Pair {
     pub(crate) fn new(options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
         let network = Network::new(options);
-        let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
-        let config = config.expect("the settings are good");
+        let config = config(settings);
         let workers = [0, 1].map(|rank| {
-            let parts = WorkerParts {
-                job: 1,
-                rank,
-                incarnation: 0,
-                uid: u64::from(rank) + 1,
-                lanes: vec![Box::new(network.open())],
-                waiter: Box::new(Never),
-                failures: None,
-                config: config.clone(),
-            };
-            let worker = Worker::new(parts).expect("one lane is enough");
-            worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
-            worker
+            opened(parts(rank, Box::new(network.open()), &config), 0, SpaceOptions::default())
         });
-        let eps = [0, 1].map(|rank: usize| {
-            workers[rank].connect(&workers[1 - rank].address()).expect("they reach each other")
-        });
+        let eps = joined(&workers);
         Self { network, workers, eps }
     }
 
     /// One round: both progress, and time moves on when neither had anything to do. Whether
     /// anything happened.
     pub(crate) fn step(&self) -> bool {
-        let events = self.workers[0].progress() + self.workers[1].progress();
-        events > 0 || self.network.advance()
+        step(&self.network, &self.workers)
     }
 
     /// Rounds until `done`.
     #[track_caller]
     pub(crate) fn until(&self, done: impl Fn() -> bool) {
-        while !done() {
-            let moved = self.step();
-            assert!(moved || done(), "nothing is under way, yet it is not done");
-        }
+        until(&self.network, &self.workers, done);
     }
 
     /// Rounds until nothing is under way.

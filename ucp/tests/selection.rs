@@ -1,36 +1,24 @@
 //! Long messages choose how they travel by what the last ones took, in virtual time: two workers on a network whose costs
 //! change while they are at it. The rules themselves are tested without workers in `src/select/tests.rs`.
 
-mod copied;
-
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_base::config::Config;
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
-    AmMessage, Clock, Envelope, Ep, Idle, MatchSpec, MeansEstimate, MessageKind, RequestId,
-    SendMode, Sent, SpaceOptions, Stages, StreamReceived, StreamWant, Waiter, Worker, WorkerParts,
+    AmMessage, Envelope, Ep, MatchSpec, MeansEstimate, MessageKind, RequestId, SendMode, Sent,
+    SpaceOptions, StreamReceived, StreamWant, Worker, WorkerParts,
 };
 
-use copied::Copied;
+use bowline_uct::{Caps, IfaceAttr};
 
-/// Has the clock of the network, and never waits.
-struct Virtual(Network);
+use crate::doubles::{Altered, Never, config, joined, opened, parts, until};
 
-impl Waiter for Virtual {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn clock(&self) -> Option<Clock> {
-        let network = self.0.clone();
-        Some(Box::new(move || Duration::from_nanos(network.now())))
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
+/// The simulated network as a transport on which processors copy: its gets take a time of their own, which may change
+/// while workers are at it. What it allocates is mapped by nobody, and no sender helps to copy.
+fn copied(attr: &mut IfaceAttr) {
+    attr.caps |= Caps::RKEY_PTR;
+    attr.caps -= Caps::ATOMIC_CPU;
 }
 
 /// Rank 0, which sends long messages, and rank 1.
@@ -62,25 +50,14 @@ impl Pair {
         };
         let network = Network::new(options);
         let settings = [("BOWLINE_SELECT", select), ("BOWLINE_EAGER_SHARE_FIRST", "64m")];
-        let config = Config::from_pairs(settings, &[bowline_ucp::SETTINGS]).expect("good settings");
+        let config = config(&settings);
         let workers = [0, 1].map(|rank| {
-            let parts = WorkerParts {
-                job: 1,
-                rank,
-                incarnation: 0,
-                uid: u64::from(rank) + 1,
-                lanes: vec![Box::new(Copied::new(network.open()))],
-                waiter: Box::new(Virtual(network.clone())),
-                failures: None,
-                config: config.clone(),
-            };
-            let worker = Worker::new(parts).expect("one lane is enough");
-            worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
-            worker
+            let lane = Altered::new(network.open(), copied, |_| true);
+            let parts = parts(rank, Box::new(lane), &config);
+            let parts = WorkerParts { waiter: Box::new(Never(Some(network.clone()))), ..parts };
+            opened(parts, 0, SpaceOptions::default())
         });
-        let eps = [0, 1].map(|rank: usize| {
-            workers[rank].connect(&workers[1 - rank].address()).expect("they reach each other")
-        });
+        let eps = joined(&workers);
         let received = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&received);
         let handler = move |_: &Worker, message: AmMessage<'_>| {
@@ -99,12 +76,9 @@ impl Pair {
     }
 
     /// Progress of both and time, until `done`.
+    #[track_caller]
     fn until(&self, done: impl Fn() -> bool) {
-        while !done() {
-            let events = self.workers[0].progress() + self.workers[1].progress();
-            let moved = events > 0 || self.network.advance();
-            assert!(moved || done(), "nothing is under way, yet it is not done");
-        }
+        until(&self.network, &self.workers, done);
     }
 
     fn send(&self, rank: usize, kind: MessageKind, buffer: SendBuf) -> Option<RequestId> {

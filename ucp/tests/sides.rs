@@ -1,32 +1,15 @@
 //! Workers on a simulated network, all driven by one thread, for tests of the life of connections.
 
-use std::time::Duration;
-
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_receive_queue::with_messages;
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
-    Clock, Envelope, Ep, Idle, MatchSpec, OpError, OpStatus, RequestId, SendMode, Sent,
-    SpaceOptions, Stages, Waiter, Worker, WorkerParts,
+    Envelope, Ep, MatchSpec, OpError, OpStatus, RequestId, SendMode, Sent, SpaceOptions, Waiter,
+    Worker, WorkerParts,
 };
 
-/// Nothing blocks in these tests; the clock is the network's.
-struct Never(Network);
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn clock(&self) -> Option<Clock> {
-        let network = self.0.clone();
-        Some(Box::new(move || Duration::from_nanos(network.now())))
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
+use crate::doubles::Never;
 
 /// Receives anything.
 pub(crate) const ANY: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
@@ -39,7 +22,7 @@ pub(crate) struct Sides {
 
 impl Sides {
     pub(crate) fn new(count: u32, options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
-        Self::waiting(count, options, settings, |network| Box::new(Never(network.clone())))
+        Self::waiting(count, options, settings, |network| Box::new(Never(Some(network.clone()))))
     }
 
     pub(crate) fn waiting(

@@ -2,26 +2,15 @@
 //! transports hardly ever show.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_base::config::Config;
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_sim::{Faults, Network, NetworkOptions};
 use bowline_ucp::{
-    Envelope, Ep, FailureSource, Idle, MatchSpec, Members, OpError, SendMode, Sent, SpaceOptions,
-    Stages, Waiter, Worker, WorkerParts,
+    Envelope, Ep, FailureSource, MatchSpec, Members, OpError, SendMode, Sent, SpaceOptions, Worker,
+    WorkerParts,
 };
 use bowline_uct::{AtomicOp, AtomicWidth};
 
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
+use crate::doubles::{Everybody, config, joined, opened, parts, until};
 
 /// Rank 2 of the job, which is none of the pair, once it is said to be dead.
 #[derive(Default)]
@@ -37,16 +26,6 @@ impl FailureSource for &'static Third {
     }
 }
 
-/// A space whose ranks are those of the job.
-#[derive(Debug)]
-struct Everybody;
-
-impl Members for Everybody {
-    fn rank_of(&self, world_rank: u32) -> Option<u32> {
-        Some(world_rank)
-    }
-}
-
 struct Pair {
     /// What reports deaths to each worker.
     thirds: [&'static Third; 2],
@@ -58,37 +37,22 @@ struct Pair {
 impl Pair {
     fn new(options: NetworkOptions, settings: &[(&str, &str)]) -> Self {
         let network = Network::new(options);
-        let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
-        let config = config.expect("the settings are good");
+        let config = config(settings);
         let thirds = [0, 1].map(|_| &*Box::leak(Box::new(Third::default())));
         let workers = [0, 1].map(|rank| {
-            let parts = WorkerParts {
-                job: 1,
-                rank,
-                incarnation: 0,
-                uid: u64::from(rank) + 1,
-                lanes: vec![Box::new(network.open())],
-                waiter: Box::new(Never),
-                failures: Some(Box::new(thirds[rank as usize])),
-                config: config.clone(),
-            };
-            let worker = Worker::new(parts).expect("one lane is enough");
-            worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
-            worker
+            let failures: Box<dyn FailureSource> = Box::new(thirds[rank as usize]);
+            let parts = parts(rank, Box::new(network.open()), &config);
+            let parts = WorkerParts { failures: Some(failures), ..parts };
+            opened(parts, 0, SpaceOptions::default())
         });
-        let eps = [0, 1].map(|rank: usize| {
-            workers[rank].connect(&workers[1 - rank].address()).expect("they reach each other")
-        });
+        let eps = joined(&workers);
         Self { thirds, network, workers, eps }
     }
 
     /// Progress of both and time, until `done`.
+    #[track_caller]
     fn until(&self, done: impl Fn() -> bool) {
-        while !done() {
-            let events = self.workers[0].progress() + self.workers[1].progress();
-            let moved = events == 0 && !self.network.advance();
-            assert!(!moved || done(), "nothing is under way, yet it is not done");
-        }
+        until(&self.network, &self.workers, done);
     }
 }
 

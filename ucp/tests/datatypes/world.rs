@@ -1,6 +1,5 @@
 //! Two workers in one thread over a transport of choice, or one that sends to itself.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bowline_base::config::Config;
@@ -9,10 +8,10 @@ use bowline_self::{SelfConfig, SelfIface};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
-use bowline_ucp::{
-    Ep, Idle, Members, RequestId, SpaceOptions, Stages, Waiter, Worker, WorkerParts,
-};
+use bowline_ucp::{Ep, RequestId, Worker};
 use bowline_uct::Iface;
+
+use crate::doubles::{of_everybody, opened, parts};
 
 /// The space of the tests.
 pub(crate) const SPACE: u32 = 3;
@@ -38,28 +37,6 @@ pub(crate) const TRANSPORTS: [Transport; 6] = [
     Transport::Sim { whole_process: false, one_sided: true },
     Transport::Sim { whole_process: false, one_sided: false },
 ];
-
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
-
-/// Ranks of the space are those of the job.
-#[derive(Debug)]
-struct Everybody;
-
-impl Members for Everybody {
-    fn rank_of(&self, world_rank: u32) -> Option<u32> {
-        Some(world_rank)
-    }
-}
 
 pub(crate) struct World {
     network: Option<Network>,
@@ -113,23 +90,7 @@ impl World {
         };
         let workers: Vec<Worker> = (0..)
             .zip(lanes)
-            .map(|(rank, lane)| {
-                let parts = WorkerParts {
-                    job: 1,
-                    rank,
-                    incarnation: 0,
-                    uid: u64::from(rank) + 1,
-                    lanes: vec![lane],
-                    waiter: Box::new(Never),
-                    failures: None,
-                    config: config.clone(),
-                };
-                let worker = Worker::new(parts).expect("one lane is enough");
-                let members: Arc<dyn Members> = Arc::new(Everybody);
-                let options = SpaceOptions { members: Some(members), ..SpaceOptions::default() };
-                worker.open_space(SPACE, options).expect("the space is new");
-                worker
-            })
+            .map(|(rank, lane)| opened(parts(rank, lane, &config), SPACE, of_everybody()))
             .collect();
         let last = workers.len() - 1;
         let to = workers[0].connect(&workers[last].address()).expect("they reach each other");

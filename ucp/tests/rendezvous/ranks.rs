@@ -3,31 +3,20 @@
 use std::sync::Arc;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
-use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
-    CloseMode, Envelope, Ep, FailureSource, Idle, MatchSpec, Members, OpError, OpStatus, RequestId,
-    SendMode, Sent, SpaceOptions, Stages, Waiter, Worker, WorkerParts,
+    CloseMode, Envelope, Ep, FailureSource, MatchSpec, OpError, OpStatus, RequestId, SendMode,
+    Sent, Worker, WorkerParts,
 };
 use bowline_uct::Iface;
 
+use crate::doubles::{config, of_everybody, opened, parts};
+
 /// The space of the tests.
 pub(crate) const SPACE: u32 = 3;
-
-struct Never;
-
-impl Waiter for Never {
-    fn stages(&self) -> Stages {
-        Stages { spins: 0, yields: 0 }
-    }
-    fn yield_now(&mut self) {}
-    fn sleep(&mut self, idle: Idle<'_>) {
-        panic!("these tests call nothing that blocks, yet a worker waits for {}", idle.waits);
-    }
-}
 
 /// The dead, one bit for each rank.
 #[derive(Clone, Default)]
@@ -40,16 +29,6 @@ impl FailureSource for Dead {
     }
     fn dead(&self, out: &mut Vec<u32>) {
         out.extend((0..32).filter(|rank| self.generation() >> rank & 1 == 1));
-    }
-}
-
-/// Ranks of the space are those of the job.
-#[derive(Debug)]
-struct Everybody;
-
-impl Members for Everybody {
-    fn rank_of(&self, world_rank: u32) -> Option<u32> {
-        Some(world_rank)
     }
 }
 
@@ -93,27 +72,14 @@ impl Ranks {
     }
 
     fn over(lanes: Vec<Box<dyn Iface>>, settings: &[(&str, &str)]) -> Self {
-        let config = Config::from_pairs(settings.iter().copied(), &[bowline_ucp::SETTINGS]);
-        let config = config.expect("the settings are good");
+        let config = config(settings);
         let (dead, count) = (Dead::default(), lanes.len());
         let workers: Vec<Worker> = (0..)
             .zip(lanes)
             .map(|(rank, lane)| {
-                let parts = WorkerParts {
-                    job: 1,
-                    rank,
-                    incarnation: 0,
-                    uid: u64::from(rank) + 1,
-                    lanes: vec![lane],
-                    waiter: Box::new(Never),
-                    failures: Some(Box::new(dead.clone())),
-                    config: config.clone(),
-                };
-                let worker = Worker::new(parts).expect("one lane is enough");
-                let members: Arc<dyn Members> = Arc::new(Everybody);
-                let options = SpaceOptions { members: Some(members), ..SpaceOptions::default() };
-                worker.open_space(SPACE, options).expect("the space is new");
-                worker
+                let failures: Box<dyn FailureSource> = Box::new(dead.clone());
+                let parts = WorkerParts { failures: Some(failures), ..parts(rank, lane, &config) };
+                opened(parts, SPACE, of_everybody())
             })
             .collect();
         let eps = (0..count)

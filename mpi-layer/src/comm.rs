@@ -15,7 +15,7 @@ use bowline_ucp::{Ep, MatchSpec, SpaceOptions};
 
 use crate::choices::Chosen;
 use crate::consts::PROC_NULL;
-use crate::context::Agreed;
+use crate::context::{self, Agreed};
 use crate::error::MpiError;
 use crate::group::{Comparison, Group};
 use crate::parts::DirectoryError;
@@ -129,6 +129,11 @@ impl CommInner {
         let opened = self.process.worker.open_space(self.collective_space(), options);
         opened.expect("the space belongs to this communicator's context, which has opened it once");
         self.collecting.set(true);
+    }
+
+    /// Whether it is the communicator of all ranks, on which nobody has agreed.
+    pub(crate) const fn is_world(&self) -> bool {
+        self.context == context::WORLD
     }
 
     /// The space of point-to-point messages.

@@ -19,9 +19,10 @@ use crate::process::Process;
 use crate::topology::Placed;
 use bowline_model::coll::wanted::Wanted;
 
-/// What members give: whether ranks share processors, the generation, the id that the first one gives, and the hash of
-/// what algorithms are chosen by, with its complement: where all have one hash, the greatest is the least as well.
-const NUMBERS: usize = 5;
+/// What members give: whether ranks share processors, the generation, the id that the first one gives, the hash of what
+/// algorithms are chosen by, and the complements of this and of the first: where all have one number, the greatest is the
+/// least as well.
+const NUMBERS: usize = 6;
 
 /// A duplicate that is under way.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Communicator {
         let (wanted, choice) = self.asked_with(asked);
         let generation = process.contexts.borrow_mut().begin();
         let shared = u64::from(inner.oversubscribed);
-        let numbers = [shared, u64::from(generation), u64::from(id), choice, !choice];
+        let numbers = [shared, u64::from(generation), u64::from(id), choice, !choice, !shared];
         let agreed = self.find_greatest(numbers).inspect_err(|_| {
             process.contexts.borrow_mut().end(generation);
         })?;
@@ -72,9 +73,9 @@ impl Duplication {
     }
 
     fn open(&self, numbers: [u64; NUMBERS]) -> Result<Communicator, MpiError> {
-        let [shared, generation, id, choice, complement] = numbers;
+        let [shared, generation, id, choice, not_choice, not_shared] = numbers;
         let wanted = self.wanted.clone()?;
-        if choice != !complement {
+        if choice != !not_choice || shared != !not_shared {
             return Err(MpiError::ChoicesDiffer);
         }
         let context = u32::try_from(id).ok();

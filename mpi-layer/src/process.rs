@@ -53,6 +53,8 @@ pub(crate) struct Process {
     pub(crate) node_id: u64,
     /// What is asked of collectives.
     pub(crate) collectives: CollOptions,
+    /// Whether the ranks of the world have found that they choose algorithms by the same.
+    pub(crate) chooses_as_others: Cell<bool>,
     directory: Box<dyn Directory>,
     /// By world rank; filled at the first use of a rank.
     endpoints: Box<[Cell<Option<Ep>>]>,
@@ -97,6 +99,7 @@ impl Process {
             node_id: parts.node_id,
             directory: parts.directory,
             collectives: parts.collectives,
+            chooses_as_others: Cell::new(parts.size == 1),
             endpoints: (0..parts.size).map(|_| Cell::new(None)).collect(),
             contexts: RefCell::new(ContextIds::new()),
             workspaces: RefCell::default(),

@@ -14,6 +14,7 @@ use crate::error::length;
 use crate::op::Operation;
 use crate::op::operands::Operands;
 use bowline_model::coll::blocks::{Blocks, Even, Packed};
+use bowline_model::coll::forms::Allreduce;
 use bowline_model::coll::plan::{Space, Span};
 
 /// The operation on bytes, for collectives whose buffers are slices of `T`.
@@ -111,6 +112,18 @@ impl Communicator {
         let combine = combine(op);
         let buffers = Buffers::of(&[], bytes_of_mut(items));
         self.allreduce_to_agree(buffers, own, reduction(op, &combine), in_memory)
+    }
+
+    /// The same by messages and one algorithm, whatever the ranks know of each other.
+    pub(crate) fn agree_by_messages<T: Datatype>(
+        &self,
+        items: &mut [T],
+        op: &impl Operation<T>,
+    ) -> Result<(), MpiError> {
+        let own = Span::output(size_of_val(items));
+        let combine = combine(op);
+        let buffers = Buffers::of(&[], bytes_of_mut(items));
+        self.allreduce_by(buffers, Allreduce::Doubling, own, reduction(&op, &combine))
     }
 
     /// Combines the inputs of all ranks, element by element; rank r gets the r-th block of the

@@ -28,9 +28,29 @@ impl Communicator {
         self.agree_after(choice, false)
     }
 
+    /// Compares what the ranks of the world choose algorithms by, before the first communicator is made of it by other
+    /// collectives. Nobody has compared that before: each rank had it from the code that started it. The algorithm
+    /// depends on nothing that ranks may see differently, so that a difference is an error at all of them and no deadlock.
+    pub(crate) fn compare_choices(&self) -> Result<(), MpiError> {
+        let process = &self.inner.process;
+        if process.chooses_as_others.get() || !self.inner.is_world() {
+            return Ok(());
+        }
+        let (choice, shares) = (process.collectives.hash(), u64::from(self.inner.oversubscribed));
+        // Where all have one number, the greatest is the least as well.
+        let mut all = [choice, !choice, shares, !shares];
+        self.agree_by_messages(&mut all, &crate::Max)?;
+        if all[0] != !all[1] || all[2] != !all[3] {
+            return Err(MpiError::ChoicesDiffer);
+        }
+        process.chooses_as_others.set(true);
+        Ok(())
+    }
+
     /// [`agree`](Self::agree) after a part of the call that may have failed here. All others wait for this member,
     /// so it takes part in either case; where one gives up, that is an error at every member.
     pub(super) fn agree_after(&self, choice: u64, gives_up: bool) -> Result<Agreed, MpiError> {
+        self.compare_choices()?;
         let own = Member { oversubscribed: self.inner.oversubscribed, choice, gives_up };
         ContextIds::agree(&self.inner.process.contexts, own, |offer| {
             let mut merged = [offer];
@@ -41,7 +61,8 @@ impl Communicator {
 
     /// Finds whether all members choose algorithms by what has this hash.
     pub(crate) fn agree_on_choice(&self, choice: u64) -> Result<(), MpiError> {
-        // Where all have one, the greatest is the least as well.
+        self.compare_choices()?;
+        // As above.
         let mut hashes = [choice, !choice];
         self.agree_in_place(&mut hashes, &crate::Max, true)?;
         if hashes[0] == !hashes[1] { Ok(()) } else { Err(MpiError::ChoicesDiffer) }

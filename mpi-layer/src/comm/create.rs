@@ -81,7 +81,8 @@ impl Communicator {
         let asked = color.as_ref().ok().copied().flatten();
         let own = [u64::from(asked.is_some()), asked.unwrap_or(0), u64::from(key as u32)];
         let mut all = vec![[0; 3]; self.inner.size as usize];
-        let gathered = self.allgather(&[own], &mut all).and(color);
+        let alike = self.compare_choices();
+        let gathered = alike.and_then(|()| self.allgather(&[own], &mut all)).and(color);
         let choice = self.inner.process.collectives.hash();
         let agreed = self.agree_after(choice, gathered.is_err());
         if gathered?.is_none() {

@@ -102,6 +102,7 @@ impl Communicator {
         records: &[Vec<[i32; 3]>],
         weighted: bool,
     ) -> Result<DistGraph, MpiError> {
+        self.compare_choices()?;
         let none = records.iter().all(Vec::is_empty);
         let kind = if none { 0 } else { 1 + u64::from(weighted) };
         let own: Vec<[u64; 2]> = records.iter().map(|edges| [edges.len() as u64, kind]).collect();

@@ -1,8 +1,8 @@
 //! Algorithms that communicators are asked for, and members that differ in what they choose by.
 
-use bowline_mpi::{Communicator, MpiError, Sum, World};
+use bowline_mpi::{CollOptions, Communicator, MpiError, Sum, World};
 
-use super::start::{both_ways, ranks_that_differ, ranks_with};
+use super::start::{both_ways, ranks_that_differ, ranks_that_see, ranks_with};
 
 /// A sum of four numbers in which the order of additions shows: 0 in pairs, 1 one after the other.
 fn sum(comm: &Communicator) -> f64 {
@@ -95,4 +95,71 @@ fn no_communicator_is_made_of_ranks_whose_settings_differ() {
         let errors = ranks_that_differ(shared, "BOWLINE_BCAST", &["chain"; 5], made);
         assert!(errors.iter().all(Vec::is_empty));
     }
+}
+
+/// All calls that make a communicator of the world, or compare what its ranks choose by.
+type Call = (&'static str, fn(&World) -> Option<MpiError>);
+const CALLS: [Call; 6] = [
+    ("dup", |world| world.dup().err()),
+    ("split", |world| world.split(world.rank() % 2, 0).err()),
+    ("create", |world| world.create(&world.group()).err()),
+    ("set_algorithms", |world| world.set_algorithms(&[("bcast", "flat")]).err()),
+    ("dist_graph_create", |world| world.dist_graph_create(&[0], &[1], (&[1], None), false).err()),
+    ("start_dup", |world| {
+        let mut request = world.start_dup(&[], drop).unwrap();
+        super::communicators::made(world, &mut request).err()
+    }),
+];
+
+/// Each of the calls is an error at all of four ranks, as the first call of all and once more.
+fn none_is_made(
+    shared: impl Fn(u32) -> bool + Sync,
+    see: impl Fn(u32, &mut CollOptions) + Sync,
+    what: &str,
+) {
+    for (name, call) in CALLS {
+        let errors = ranks_that_see(4, &shared, &see, |world| [call(world), call(world)]);
+        assert_eq!(errors, vec![[Some(MpiError::ChoicesDiffer); 2]; 4], "{what}: {name}");
+    }
+}
+
+/// Algorithms in layers at some ranks would wait for messages that the others never send.
+#[test]
+fn ranks_that_see_other_nodes_get_an_error_and_wait_for_nobody() {
+    let nodes = |rank: u32, all: &mut CollOptions| match rank {
+        2 => all.set_nodes([0, 0, 0, 1]),
+        _ => all.set_nodes([0, 0, 1, 1]),
+    };
+    none_is_made(|_| false, nodes, "one rank elsewhere");
+    none_is_made(|_| true, nodes, "one rank elsewhere, processors shared");
+    let some = |rank: u32, all: &mut CollOptions| {
+        if rank > 0 {
+            all.set_nodes([0, 1, 0, 1]);
+        }
+    };
+    none_is_made(|_| false, some, "one node at rank 0");
+    // Of groups, too.
+    let errors = ranks_that_see(4, |_| false, nodes, made);
+    assert_eq!(errors, vec![vec![MpiError::ChoicesDiffer; 5]; 4]);
+}
+
+#[test]
+fn ranks_that_see_other_shares_of_processors_get_an_error_and_wait_for_nobody() {
+    let shares = |rank: u32, all: &mut CollOptions| {
+        all.share_processors(if rank == 3 { 4.0 } else { 2.0 });
+    };
+    none_is_made(|_| true, shares, "another share");
+    // Shared memory and flat trees at some ranks, doubling at the others.
+    none_is_made(|rank| rank == 1, |_, _| {}, "shared at one rank");
+    none_is_made(|rank| rank != 0, |_, _| {}, "shared at all but rank 0");
+}
+
+#[test]
+fn ranks_that_see_the_same_make_communicators() {
+    let same = |_, all: &mut CollOptions| {
+        all.set_nodes([0, 0, 1, 1]);
+        all.share_processors(2.0);
+    };
+    let errors = ranks_that_see(4, |_| true, same, made);
+    assert!(errors.iter().all(Vec::is_empty), "{errors:?}");
 }

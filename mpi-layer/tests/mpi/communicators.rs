@@ -204,7 +204,7 @@ fn clones_are_the_same_communicator_and_the_last_one_closes_it() {
 }
 
 /// Waits for a duplicate.
-fn made(comm: &Communicator, request: &mut RawRequest) -> Result<(), MpiError> {
+pub(crate) fn made(comm: &Communicator, request: &mut RawRequest) -> Result<(), MpiError> {
     let mut end = None;
     comm.wait_until(|| {
         end = end.or_else(|| request.poll());

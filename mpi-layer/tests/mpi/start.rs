@@ -70,7 +70,7 @@ pub(crate) const DEATH: &str = "dies on purpose";
 pub(crate) fn ranks_with_death(size: usize, victim: usize, body: impl Fn(&World) + Sync) {
     let config = config(&[]);
     let collectives = |_| CollOptions::from_config(&config).expect("settings of collectives");
-    let ends = ends_of(size, size > 2, &config, collectives, body);
+    let ends = ends_of(size, (|_| size > 2, false), &config, collectives, body);
     for (rank, end) in ends.into_iter().enumerate() {
         match end {
             Err(panic) if rank == victim => {
@@ -133,6 +133,24 @@ pub(crate) fn ranks_with_tables<R: Send>(
     ranks_asking(size, shared, &config, of_rank, body)
 }
 
+/// Ranks of which each is said something of its own, where none must be: whether ranks share processors, and by what
+/// algorithms are chosen, which are costs of two kinds of messages at all of them.
+pub(crate) fn ranks_that_see<R: Send>(
+    size: usize,
+    shared: impl Fn(u32) -> bool + Sync,
+    see: impl Fn(u32, &mut CollOptions) + Sync,
+    body: impl Fn(&World) -> R + Sync,
+) -> Vec<R> {
+    let config = config(&[("BOWLINE_COLL_COSTS", "shm/tcp")]);
+    let collectives = |rank| {
+        let mut all = CollOptions::from_config(&config).expect("settings of collectives");
+        see(rank, &mut all);
+        all
+    };
+    let ends = ends_of(size, (shared, true), &config, collectives, body).into_iter();
+    ends.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+}
+
 /// Ranks that take themselves to be on these nodes, with some settings.
 pub(crate) fn ranks_on_nodes<R: Send>(
     shared: bool,
@@ -156,14 +174,15 @@ fn ranks_asking<R: Send>(
     collectives: impl Fn(u32) -> CollOptions + Sync,
     body: impl Fn(&World) -> R + Sync,
 ) -> Vec<R> {
-    let ends = ends_of(size, shared, config, collectives, body).into_iter();
+    let ends = ends_of(size, (|_| shared, false), config, collectives, body).into_iter();
     ends.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
 }
 
-/// How each rank ends, in order of rank.
+/// How each rank ends, in order of rank; whether it takes ranks to share processors, and whether ranks may choose
+/// algorithms differently, so that collectives of the world need not end.
 fn ends_of<R: Send>(
     size: usize,
-    shared: bool,
+    (shared, differ): (impl Fn(u32) -> bool + Sync, bool),
     config: &Config,
     collectives: impl Fn(u32) -> CollOptions + Sync,
     body: impl Fn(&World) -> R + Sync,
@@ -182,6 +201,7 @@ fn ends_of<R: Send>(
         let start = |rank: u32| {
             let (job, addresses) = (job.clone(), Arc::clone(&addresses));
             let (published, collectives, body) = (&published, &collectives, &body);
+            let shared = shared(rank);
             move || {
                 job.attach(rank).expect("each rank attaches once");
                 let _obituary = Obituary { job: job.clone(), rank };
@@ -206,6 +226,10 @@ fn ends_of<R: Send>(
                 .expect("a world");
                 let result = body(&world);
                 // As at the end of a program: nobody leaves while others still send to it.
+                if differ {
+                    published.wait();
+                    return result;
+                }
                 let left = world.barrier();
                 let known = left.is_ok()
                     || !world.failed().is_empty()

@@ -126,8 +126,8 @@ fn first<F>(all: Vec<Priced<F>>) -> Priced<F> {
 /// of two.
 pub(crate) const SPREADS: usize = 16;
 
-/// The class of what combines nothing, which no price of it looks at.
-const NO_OP: OpClass = OpClass::Vector;
+/// The operands of what combines nothing, which no price of it looks at.
+const NO_OP: ReductionOperands = ReductionOperands::NUMBERS;
 
 /// The form that is asked for, if a call allows it.
 fn if_allowed<F: Copy>(asked: Asked<F>, allowed: impl Fn(&F) -> bool) -> Asked<F> {
@@ -154,12 +154,12 @@ impl Basis {
         }
     }
 
-    /// What is asked for, or the cheapest, or what the table says; `what` of `bytes` is what shared memory would do, with an
-    /// operation of that class if it has one.
+    /// What is asked for, or the cheapest, or what the table says; `what` of `bytes` is what shared memory would do, with
+    /// such operands if it combines any.
     pub(crate) fn choose<W>(
         &self,
         asked: Asked<W>,
-        (what, bytes, class): (Staged, usize, OpClass),
+        (what, bytes, operands): (Staged, usize, ReductionOperands),
         priced: impl FnOnce(&Prices) -> Vec<Priced<W>>,
         table: impl FnOnce() -> W,
     ) -> Choice<W> {
@@ -175,7 +175,7 @@ impl Basis {
             return Choice { messages: table(), staged: is_asked || shared };
         };
         let Priced { form: messages, time } = first(priced(prices));
-        let staged = is_asked || prices.chooses_staged(what, bytes, class, time);
+        let staged = is_asked || prices.chooses_staged(what, bytes, operands, time);
         Choice { messages, staged }
     }
 
@@ -223,7 +223,7 @@ impl Basis {
         let asked = self.asked(("reduce", bytes), |all| all.reduce, allowed);
         let table = || Algorithm::Form(self.shape.reduce(bytes, width, commutative));
         let priced = |prices: &Prices| prices.reduces(bytes, operands);
-        self.choose(asked, (Staged::Reduce, bytes, operands.class()), priced, table)
+        self.choose(asked, (Staged::Reduce, bytes, operands), priced, table)
     }
 
     pub(crate) fn allreduce(
@@ -255,7 +255,7 @@ impl Basis {
         };
         let table = || Algorithm::Form(AllreduceForm::Form(self.shape.allreduce(bytes, width)));
         let priced = |prices: &Prices| prices.allreduces(bytes, operands);
-        self.choose(asked, (Staged::Allreduce, bytes, operands.class()), priced, table)
+        self.choose(asked, (Staged::Allreduce, bytes, operands), priced, table)
     }
 
     pub(crate) fn allreduces(&self, rank: u32, operands: ReductionOperands) -> Allreduces {
@@ -392,7 +392,7 @@ impl Basis {
         let asked = self.asked(("reduce_scatter", total), |all| all.reduce_scatter, allowed);
         let table = || Algorithm::Form(self.shape.reduce_scatter(total, commutative));
         let priced = |prices: &Prices| prices.reduce_scatters(total, operands);
-        self.choose(asked, (Staged::ReduceScatter, total, operands.class()), priced, table)
+        self.choose(asked, (Staged::ReduceScatter, total, operands), priced, table)
     }
 }
 

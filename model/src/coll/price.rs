@@ -10,6 +10,7 @@
 //! knows enters.
 
 mod algorithms;
+mod combining;
 mod costs;
 mod counts;
 mod job;
@@ -23,6 +24,7 @@ mod staged;
 
 pub use algorithms::Algorithm;
 pub(crate) use algorithms::NODES;
+pub use combining::{Combining, CombiningCut, SLOT_BYTES, cell_bytes, slot_share, stride};
 pub use costs::{Costs, CostsError, OfSize, OfSizes};
 pub use counts::{
     allgather, allgatherv, allreduce, alltoall, barrier, bcast, gather, reduce, reduce_scatter,

@@ -9,8 +9,8 @@ use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::ChoiceInput;
 use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::price::{
-    Algorithm, AllreduceForm, Costs, Crew, JobCosts, Layers, Priced, Prices, ReductionOperands,
-    alltoall, multiplying,
+    Algorithm, AllreduceForm, Combining, Costs, Crew, JobCosts, Layers, Priced, Prices,
+    ReductionOperands, alltoall, multiplying,
 };
 use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
 use serde::Serialize;
@@ -99,6 +99,9 @@ struct OfSize {
 #[derive(Debug, Serialize)]
 struct Shown {
     name: String,
+    /// How a reduction goes through shared memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<&'static str>,
     /// Predicted nanoseconds.
     time_ns: f64,
     /// Whether a job with the settings of this one takes it.
@@ -169,7 +172,7 @@ fn algorithms(
         }
     };
     let staged = collective.staged().filter(|_| memory);
-    let staged = staged.and_then(|what| prices.staged(what, length, class));
+    let staged = staged.and_then(|what| prices.staged(what, length, operands));
     if let Some(time) = staged {
         // Of equals messages come first, as a job takes them.
         let place = all.partition_point(|one| one.time <= time);
@@ -260,9 +263,13 @@ pub(super) fn report(
             (None, false) if table_shares => form == STAGED,
             (None, false) => form == table,
         };
+        let vector = (length, operands.width());
+        let combining =
+            collective.staged().and_then(|it| it.combining(ranks, vector, share <= 1.0));
         let algorithm = |(index, Priced { form, time }): (usize, Priced<String>)| {
             let taken = taken(index, &form);
-            Shown { name: form, time_ns: time, taken }
+            let memory = combining.filter(|_| form == STAGED).map(Combining::name);
+            Shown { name: form, memory, time_ns: time, taken }
         };
         let algorithms = all.into_iter().enumerate().map(algorithm).collect();
         OfSize { bytes, tuned, algorithms }
@@ -328,9 +335,10 @@ impl Report {
                 Some(word) => writeln!(out, ": the table of BOWLINE_COLL_TABLE names {word}")?,
                 None => writeln!(out)?,
             }
-            for Shown { name, time_ns, taken } in algorithms {
+            for Shown { name, memory, time_ns, taken } in algorithms {
                 let mark = if *taken { '+' } else { '-' };
-                writeln!(out, "  {mark} {:>12.2} us  {name}", time_ns / 1e3)?;
+                let memory = memory.map_or_else(String::new, |form| format!(" ({form})"));
+                writeln!(out, "  {mark} {:>12.2} us  {name}{memory}", time_ns / 1e3)?;
             }
         }
         if let Some(note) = self.note {

@@ -204,13 +204,18 @@ impl Prices {
         Self::all(self.crew.allgathers(self.anywhere(), block), layered)
     }
 
-    /// What shared memory takes for a collective, where ranks have some, are all on one node and it allows so many; its
-    /// operation, if it has one, is of a class.
-    pub fn staged(&self, what: Staged, bytes: usize, class: OpClass) -> Option<f64> {
+    /// What shared memory takes for a collective, where ranks have some, are all on one node and it allows so many.
+    pub fn staged(
+        &self,
+        what: Staged,
+        bytes: usize,
+        operands: impl Into<ReductionOperands>,
+    ) -> Option<f64> {
+        let operands = operands.into();
         let Self { crew, costs, layers } = self;
         let can = costs.near.mark > 0.0 && layers.is_none() && what.allows(crew.ranks, bytes);
-        let costs = costs.near.combining(class);
-        can.then(|| what.load(*crew, bytes, class).time(*crew, &costs))
+        let costs = costs.near.combining(operands.class());
+        can.then(|| what.load(*crew, bytes, operands).time(*crew, &costs))
     }
 
     /// Whether shared memory is chosen for a collective that takes `messages` by messages: where it is cheaper.
@@ -218,10 +223,10 @@ impl Prices {
         &self,
         what: Staged,
         bytes: usize,
-        class: OpClass,
+        operands: impl Into<ReductionOperands>,
         messages: f64,
     ) -> bool {
-        self.staged(what, bytes, class).is_some_and(|time| time < messages)
+        self.staged(what, bytes, operands).is_some_and(|time| time < messages)
     }
 
     /// The load of the longest blocks of nodes, and of a root that sorts those of all.
@@ -367,10 +372,10 @@ mod tests {
             let prices = Prices { crew, ..prices(None) };
             let messages = prices.barriers()[0].time;
             assert!(
-                prices.chooses_staged(Staged::Barrier, 0, OpClass::Vector, messages),
+                prices.chooses_staged(Staged::Barrier, 0, true, messages),
                 "{share} ranks a processor"
             );
-            assert!(!prices.chooses_staged(Staged::Barrier, 0, OpClass::Vector, 0.0));
+            assert!(!prices.chooses_staged(Staged::Barrier, 0, true, 0.0));
         }
     }
 

@@ -4,7 +4,8 @@
 //! Nothing here is a plan: the steps are those of mpi-layer, which no message carries. The loads have its limits too, as
 //! far as they show in times.
 
-use super::{Crew, Load, OpClass};
+use super::combining::{Combining, SLOT_BYTES, cell_bytes};
+use super::{Crew, Load, ReductionOperands};
 
 /// What goes through shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,12 +32,6 @@ pub enum Staged {
 /// Allreduces of at most so many bytes have a line of memory for each rank.
 pub const LINE_BYTES: usize = 56;
 
-/// Most bytes of a rank that need no slot: they are beside its mark.
-const CELL_BYTES: usize = 4 << 10;
-
-/// Bytes of a slot.
-const SLOT_BYTES: usize = 128 << 10;
-
 /// Bytes of a step of a broadcast of `len` between ranks with a processor each: while the root copies one into its slot, the
 /// others copy the one before out of theirs.
 pub fn bcast_piece(len: usize) -> usize {
@@ -55,9 +50,6 @@ const READ_ALL_OF_FEW: usize = 128 << 20;
 /// What a byte that is read takes of one by a message, which is read too: a rank does so with all blocks, one after the
 /// other.
 const READ: f64 = 0.8;
-
-/// Vectors that have at most so many bytes together are combined by one rank.
-const ALONE_BYTES: usize = 128 << 10;
 
 /// Bytes that the caches of a node are taken to hold.
 pub(super) const CACHE_BYTES: f64 = (16 << 20) as f64;
@@ -87,8 +79,24 @@ impl Staged {
         matches!(self, Self::Alltoall) && ranks > 2 && bytes >= READ_BYTES && all >= least
     }
 
-    /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors. Operations are of a class.
-    pub fn load(self, crew: Crew, bytes: usize, class: OpClass) -> Load {
+    /// How vectors are combined, by ranks with a processor each if they are `apart`. Of collectives that combine, but for
+    /// scattered ones, of which each rank combines its block.
+    pub const fn combining(
+        self,
+        ranks: u32,
+        vector: (usize, usize),
+        apart: bool,
+    ) -> Option<Combining> {
+        match self {
+            Self::Reduce => Some(Combining::of(true, ranks, vector, apart)),
+            Self::Allreduce => Some(Combining::of(false, ranks, vector, apart)),
+            _ => None,
+        }
+    }
+
+    /// What it does, with vectors or blocks of `bytes`; a reduction that is scattered has vectors.
+    pub fn load(self, crew: Crew, bytes: usize, operands: impl Into<ReductionOperands>) -> Load {
+        let operands = operands.into();
         let ranks = crew.ranks;
         let (n, len) = (f64::from(ranks), bytes as f64);
         if self.reads(ranks, bytes) {
@@ -96,28 +104,6 @@ impl Staged {
             let (marks, all_marks, copied) = (4.0 * n, 4.0 * n * n, READ * (n - 1.0) * len);
             return Load { marks, all_marks, copied, switches: 2.0, ..Load::default() };
         }
-        let others = n - 1.0;
-        let block = len / n;
-        let alone = bytes.saturating_mul(ranks as usize) <= ALONE_BYTES;
-        let piece = if crew.share > 1.0 { SLOT_BYTES } else { bcast_piece(bytes) } as f64;
-        // What the critical path and all ranks move in and out, what they reduce, and how often ranks wait for each other.
-        let (moved, all_moved, reduced, all_reduced, switches) = match self {
-            Self::Barrier => (0.0, 0.0, 0.0, 0.0, 1.0),
-            // Others take a piece out while the root fills in the next one.
-            Self::Bcast => (len + len.min(piece), n * len, 0.0, 0.0, 1.0),
-            Self::Gather => (n * len, 2.0 * n * len, 0.0, 0.0, 1.0),
-            Self::Allgather => ((n + 1.0) * len, n * (n + 1.0) * len, 0.0, 0.0, 1.0),
-            Self::Alltoall => ((2.0 * n - 1.0) * len, n * (2.0 * n - 1.0) * len, 0.0, 0.0, 1.0),
-            Self::Reduce if alone => {
-                ((n + 1.0) * len, 2.0 * n * len, others * len, others * len, 1.0)
-            }
-            Self::Allreduce if alone => {
-                ((n + 3.0) * len, (3.0 * n + 1.0) * len, others * len, others * len, 1.0)
-            }
-            Self::Reduce => (3.0 * len, 4.0 * n * len, others * block, others * len, 2.0),
-            Self::Allreduce => (4.0 * len, 4.0 * n * len, others * block, others * len, 2.0),
-            Self::ReduceScatter => (2.0 * len, 2.0 * n * len, others * block, others * len, 1.0),
-        };
         // What users' buffers have of it.
         let touched = match self {
             Self::Barrier => 0.0,
@@ -127,31 +113,49 @@ impl Staged {
             Self::Alltoall => 2.0 * n * n * len,
         };
         let past = matches!(self, Self::Allgather) && n * len >= PAST_BYTES;
+        let spilled = (touched - CACHE_BYTES).max(0.0) * if past { 0.5 } else { 1.0 };
+        // Who combines has just moved the operands.
+        let in_cache = operands.class().in_cache();
+        if let Some(combining) = self.combining(ranks, (bytes, operands.width()), crew.share <= 1.0)
+        {
+            let to_root = matches!(self, Self::Reduce);
+            return Load { spilled, ..combining.load(to_root, crew, bytes, in_cache) };
+        }
+        let piece = if crew.share > 1.0 { SLOT_BYTES } else { bcast_piece(bytes) } as f64;
+        // What the critical path and all ranks move in and out, and what they reduce.
+        let (moved, all_moved, reduced, all_reduced) = match self {
+            // Others take a piece out while the root fills in the next one.
+            Self::Bcast => (len + len.min(piece), n * len, 0.0, 0.0),
+            Self::Gather => (n * len, 2.0 * n * len, 0.0, 0.0),
+            Self::Allgather => ((n + 1.0) * len, n * (n + 1.0) * len, 0.0, 0.0),
+            Self::Alltoall => ((2.0 * n - 1.0) * len, n * (2.0 * n - 1.0) * len, 0.0, 0.0),
+            Self::ReduceScatter => (2.0 * len, 2.0 * n * len, (n - 1.0) * len / n, (n - 1.0) * len),
+            Self::Barrier | Self::Reduce | Self::Allreduce => (0.0, 0.0, 0.0, 0.0),
+        };
+        let together = bytes.saturating_mul(ranks as usize);
         let cell = match self {
-            Self::Alltoall => bytes.saturating_mul(ranks as usize) <= CELL_BYTES,
-            _ => bytes <= CELL_BYTES,
+            Self::Alltoall => together <= cell_bytes(ranks),
+            _ => bytes <= cell_bytes(ranks),
         };
         // Each rank leaves a mark, and finds those of the ranks that it waits for; long ones do so for each slot.
         let of_step = if matches!(self, Self::Bcast) { piece } else { SLOT_BYTES as f64 };
         let steps = (all_moved / n / of_step).ceil().max(1.0);
         let (marks, all_marks) = match self {
             Self::Bcast => (2.0, 2.0 * n),
-            Self::Gather | Self::Reduce if alone => (n, 2.0 * n),
-            Self::Barrier | Self::Allreduce if bytes <= LINE_BYTES => (n, 3.0 * n),
+            Self::Gather if together <= SLOT_BYTES => (n, 2.0 * n),
+            Self::Barrier => (n, 3.0 * n),
             Self::Allgather | Self::Alltoall if cell => (n, n * n),
             _ => (2.0 * n, n * (n + 1.0)),
         };
-        // Who combines has just moved the operands.
-        let in_cache = class.in_cache();
         Load {
             marks: marks * steps,
             all_marks: all_marks * steps,
             moved,
             all_moved,
-            spilled: (touched - CACHE_BYTES).max(0.0) * if past { 0.5 } else { 1.0 },
+            spilled,
             reduced: reduced * in_cache,
             all_reduced: all_reduced * in_cache,
-            switches,
+            switches: 1.0,
             ..Load::default()
         }
     }
@@ -179,7 +183,7 @@ mod tests {
             for share in [1.0, 4.0] {
                 let time = |ranks, bytes| {
                     let crew = Crew { ranks, share };
-                    what.load(crew, bytes, OpClass::Vector).time(crew, &Costs::SHARED_MEMORY)
+                    what.load(crew, bytes, true).time(crew, &Costs::SHARED_MEMORY)
                 };
                 for bytes in [0, 8, 64, 1000, 100_000, 10_000_000] {
                     assert!(time(8, bytes) <= time(8, 2 * bytes), "{what:?} {bytes}");

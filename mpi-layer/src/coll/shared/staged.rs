@@ -15,8 +15,8 @@ mod passage;
 pub(super) mod reads;
 
 use bowline_base::staging::{Geometry, StagingMember, StagingProgress};
-use bowline_base::sync::LINE;
 use bowline_base::words::ViewWords;
+use bowline_model::coll::price::{SLOT_BYTES, cell_bytes};
 
 use super::{Broken, StrayWrite, cells, unequal, wait, wake};
 use crate::comm::{CommInner, Communicator};
@@ -32,13 +32,6 @@ const SLOTS: u32 = 16;
 /// reader's cache still holds takes twice as long (64 KB between two processors that share a third-level cache: 2.6 us
 /// with 4 MB of slots, 4.4 with 2 MB, 7.4 with 1 MB). Ranks that share a processor find them in its cache.
 const SLOTS_APART: u32 = 32;
-
-/// Bytes of a slot.
-const SLOT_BYTES: usize = 128 << 10;
-
-/// Most bytes of a cell, and of those of all ranks together.
-const CELL_BYTES: usize = 4 << 10;
-const ALL_CELL_BYTES: usize = 64 << 10;
 
 /// How often a rank with a processor of its own looks for what another one states, before it waits otherwise. It takes
 /// some microseconds.
@@ -356,16 +349,6 @@ impl Drop for Unwinding<'_> {
     }
 }
 
-/// The bytes of a slot for each of some ranks, in whole lines.
-pub(super) const fn share(ranks: u32) -> usize {
-    SLOT_BYTES / ranks as usize / LINE * LINE
-}
-
-/// Bytes of a slot.
-pub(super) const fn slot_bytes() -> usize {
-    SLOT_BYTES
-}
-
 fn wake_tag(comm: &CommInner) -> u64 {
     tags::collective_of(tags::Kind::Wake, comm.generation, 0)
 }
@@ -389,7 +372,7 @@ impl Communicator {
     #[cold]
     fn make_staging(&self) -> Result<Option<&Staging>, MpiError> {
         let (ranks, apart) = (self.inner.size, !self.inner.oversubscribed);
-        let cell_bytes = CELL_BYTES.min(ALL_CELL_BYTES / ranks as usize / LINE * LINE);
+        let cell_bytes = cell_bytes(ranks);
         let slots = if apart { SLOTS_APART } else { SLOTS };
         let geometry = Geometry { ranks, slots, slot_bytes: SLOT_BYTES, apart, cell_bytes };
         let home = self.agree_on_memory(geometry.bytes())?;

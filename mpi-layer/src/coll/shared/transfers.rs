@@ -9,7 +9,7 @@ use super::Broken;
 use super::cells;
 use super::staged::{
     ALLGATHER, ALLREDUCE, ALLTOALL, BCAST, GATHER, Passage, REDUCE, REDUCE_SCATTER, Sources, Terms,
-    Transfer, share, slot_bytes,
+    Transfer,
 };
 use super::staged::{chain, halves, reads};
 use crate::coll::arena::Buffers;
@@ -21,31 +21,10 @@ use crate::shared_memory::Staging;
 use bowline_base::copy::copy_slice;
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::plan::Span;
-use bowline_model::coll::price::{Staged, bcast_piece};
-
-/// Vectors up to this length are combined by one rank, all together.
-const ALONE_MAX: usize = 128 << 10;
-
-/// Vectors up to this length are reduced to a root by the root alone, whatever their number, if ranks share processors:
-/// the others write and go on, and need not get a processor once more. Mean of a call with roots that take turns, us,
-/// by slices and by the root: 8 ranks 32 KB 48 and 26, 64 KB 44 and 52; 16 ranks 16 KB 104 and 45, 64 KB 149 and 114.
-const ROOT_ALONE_MAX: usize = 64 << 10;
+use bowline_model::coll::price::{Combining, SLOT_BYTES, Staged, bcast_piece, slot_share, stride};
 
 /// Results of a rank from this length on do not stay in its cache: it writes them past the caches.
 const PAST_MIN: usize = 4 << 20;
-
-/// Vectors from this length on go through a chain of all ranks, if ranks share processors.
-const CHAIN_MIN: usize = 128 << 10;
-
-/// Vectors from this length on are reduced to a root by halves, if there are two ranks with a processor each. Shorter
-/// ones go along the chain in less time (32 KB: 2.9 and 3.4 us).
-const HALVES_MIN: usize = 64 << 10;
-
-/// Most bytes of a rank in a step of that. With 16 KB 1 MB take a tenth longer.
-const HALVES_PIECE: usize = 32 << 10;
-
-/// Most bytes of a step along such a chain of ranks with a processor each.
-const APART_PIECE: usize = 32 << 10;
 
 /// Steps for `len` bytes of which each takes `piece`; at least one, in which ranks say what they call.
 fn steps(len: usize, piece: usize) -> usize {
@@ -56,11 +35,6 @@ fn steps(len: usize, piece: usize) -> usize {
 fn piece(len: usize, index: usize, piece: usize) -> (usize, usize) {
     let from = (index * piece).min(len);
     (from, piece.min(len - from))
-}
-
-/// Where pieces of up to `len` bytes begin: small ones lie close together, long ones on lines.
-const fn stride(len: usize) -> usize {
-    if len <= 512 { len.next_multiple_of(8) } else { len.next_multiple_of(64) }
 }
 
 struct Bcast<'a, 'b> {
@@ -116,11 +90,11 @@ struct Gather<'a, 'b, B> {
 
 impl<B: Blocks> Transfer for Gather<'_, '_, B> {
     fn steps(&self) -> usize {
-        steps(self.longest, share(self.ranks))
+        steps(self.longest, slot_share(self.ranks))
     }
 
     fn extent(&self) -> usize {
-        self.ranks as usize * stride(self.longest.min(share(self.ranks)))
+        self.ranks as usize * stride(self.longest.min(slot_share(self.ranks)))
     }
 
     fn writes(&self) -> bool {
@@ -136,9 +110,9 @@ impl<B: Blocks> Transfer for Gather<'_, '_, B> {
     }
 
     fn write(&mut self, at: &Passage<'_>, step: usize) -> Result<(), Broken> {
-        let stride = stride(piece(self.longest, step, share(self.ranks)).1);
+        let stride = stride(piece(self.longest, step, slot_share(self.ranks)).1);
         let own = self.elsewhere.map_or(self.own.len, <[u8]>::len);
-        let (from, len) = piece(own, step, share(self.ranks));
+        let (from, len) = piece(own, step, slot_share(self.ranks));
         let bytes = match self.elsewhere {
             Some(bytes) => &bytes[from..from + len],
             None => self.buffers.bytes(self.own.part(from, len)),
@@ -147,13 +121,13 @@ impl<B: Blocks> Transfer for Gather<'_, '_, B> {
     }
 
     fn read(&mut self, at: &Passage<'_>, step: usize) -> Result<(), Broken> {
-        let stride = stride(piece(self.longest, step, share(self.ranks)).1);
+        let stride = stride(piece(self.longest, step, slot_share(self.ranks)).1);
         let (mut distance, past) = (1, self.longest * self.ranks as usize >= PAST_MIN);
         at.drain(step, |slot| {
             while distance < self.ranks {
                 let from = (self.rank + distance) % self.ranks;
                 let block = self.blocks.span(from);
-                let (first, len) = piece(block.len, step, share(self.ranks));
+                let (first, len) = piece(block.len, step, slot_share(self.ranks));
                 let out = self.buffers.bytes_mut(block.part(first, len));
                 if !slot.take(from, from as usize * stride, out, past)? {
                     return Ok(Some(from));
@@ -213,13 +187,13 @@ struct Cut {
 impl Cut {
     /// `None` when an element does not fit.
     fn new(ranks: u32, longest: usize, width: usize) -> Option<Self> {
-        let piece = share(ranks) / width.max(1) * width.max(1);
+        let piece = slot_share(ranks) / width.max(1) * width.max(1);
         if piece == 0 {
             return None;
         }
         let stride = stride(longest.min(piece)).max(1);
         let group =
-            if longest > piece { 1 } else { (share(ranks) / stride).clamp(1, ranks as usize) };
+            if longest > piece { 1 } else { (slot_share(ranks) / stride).clamp(1, ranks as usize) };
         Some(Self { ranks, longest, piece, group: group as u32 })
     }
 
@@ -366,41 +340,6 @@ impl Blocks for Slices {
     }
 }
 
-/// How a reduction goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Combining {
-    /// One rank combines the vectors of all.
-    Alone,
-    /// Each rank combines a slice.
-    Slices,
-    /// One rank after the other combines its vector with what those before it have.
-    Chain(chain::Cut),
-    /// Each of two ranks combines a half, piece by piece.
-    Halves(chain::Cut),
-}
-
-fn combining(kind: u8, ranks: u32, len: usize, width: usize, apart: bool) -> Combining {
-    if !apart && kind == REDUCE && len <= ROOT_ALONE_MAX {
-        return Combining::Alone;
-    }
-    let space = (ranks as usize + 1) * stride(len);
-    if !apart && space <= slot_bytes() && len * ranks as usize <= ALONE_MAX {
-        return Combining::Alone;
-    }
-    if apart && ranks == 2 && (kind == ALLREDUCE || len >= HALVES_MIN) {
-        let half = (len / width).div_ceil(2) * width;
-        if let Some(cut) = chain::Cut::new(half, width, HALVES_PIECE) {
-            return Combining::Halves(cut);
-        }
-    }
-    // Ranks with a processor each combine different pieces at the same time.
-    let (least, most) = if apart { (0, APART_PIECE) } else { (CHAIN_MIN, slot_bytes()) };
-    match chain::Cut::new(len, width, most) {
-        Some(cut) if len >= least => Combining::Chain(cut),
-        _ => Combining::Slices,
-    }
-}
-
 /// Bytes that an exchange of slices wants of scratch.
 fn scratch(cut: Cut) -> usize {
     2 * cut.piece.next_multiple_of(64)
@@ -408,7 +347,7 @@ fn scratch(cut: Cut) -> usize {
 
 /// Whether elements of this width can be combined in slots.
 pub(crate) fn fits(ranks: u32, width: usize) -> bool {
-    width > 0 && width <= share(ranks)
+    width > 0 && width <= slot_share(ranks)
 }
 
 impl Staging {
@@ -421,7 +360,7 @@ impl Staging {
         root: u32,
     ) -> Result<(), MpiError> {
         let terms = Terms { kind: BCAST, root, len: data.len };
-        let piece = |len| if self.is_apart() { bcast_piece(len) } else { slot_bytes() };
+        let piece = |len| if self.is_apart() { bcast_piece(len) } else { SLOT_BYTES };
         self.collective(comm, terms, &|len| steps(len, piece(len)), |passage| {
             match self.in_cells(BCAST, data.len) {
                 true => cells::bcast(passage, buffers, data, root),
@@ -450,7 +389,7 @@ impl Staging {
             buffers.copy(own, blocks.span(rank));
         }
         let (longest, elsewhere) = (own.len, None);
-        self.collective(comm, terms, &|len| steps(len, share(ranks)), |passage| {
+        self.collective(comm, terms, &|len| steps(len, slot_share(ranks)), |passage| {
             if self.in_cells(kind, own.len) {
                 return cells::gather(passage, buffers, own, blocks, to);
             }
@@ -502,15 +441,18 @@ impl Staging {
             let slices = Slices { vector: Span::scratch(0, len), width, ranks };
             Cut::new(ranks, slices.longest(), width).expect("the caller has asked whether it fits")
         };
-        let combining = |len| combining(kind, ranks, len, width, self.is_apart());
+        let combining = |len| Combining::of(kind == REDUCE, ranks, (len, width), self.is_apart());
         let steps_of = |len: usize| match combining(len) {
+            Combining::Cells => 0,
             Combining::Alone if kind == REDUCE => steps(len, alone_piece(ranks, width)),
-            Combining::Alone => 1,
+            // Lines are not in this memory; what is in them would fit into one slot here.
+            Combining::Alone | Combining::Lines => 1,
             Combining::Chain(cut) => cut.pieces(),
             Combining::Halves(cut) => halves::steps(cut),
-            Combining::Slices => cut(len).steps() + steps(cut(len).longest, share(ranks)),
+            Combining::Slices => cut(len).steps() + steps(cut(len).longest, slot_share(ranks)),
         };
-        if self.in_cells(kind, own.len) {
+        if combining(own.len) == Combining::Cells {
+            debug_assert!(self.in_cells(kind, own.len), "prices know how long cells are");
             return self.with_scratch(ranks as usize * cells::row(own.len), |rows| {
                 let mine = buffers.bytes(own);
                 self.collective(comm, terms, &steps_of, |passage| {
@@ -523,8 +465,13 @@ impl Staging {
             });
         }
         self.collective(comm, terms, &steps_of, |passage| match (combining(own.len), to) {
-            (Combining::Alone, None) => allreduce_alone(passage, buffers, own, op),
-            (Combining::Alone, Some(root)) => reduce_alone(passage, buffers, own, op, root),
+            (Combining::Cells, _) => unreachable!("it was asked before"),
+            (Combining::Alone | Combining::Lines, None) => {
+                allreduce_alone(passage, buffers, own, op)
+            }
+            (Combining::Alone | Combining::Lines, Some(root)) => {
+                reduce_alone(passage, buffers, own, op, root)
+            }
             (Combining::Chain(cut), _) => chain::reduce(passage, buffers, own, op, to, cut),
             (Combining::Halves(cut), _) => {
                 halves::reduce(passage, buffers, Slices { vector: own, width, ranks }, op, to, cut)
@@ -655,7 +602,7 @@ impl Transfer for ToRoot<'_, '_> {
 
 /// Bytes of a step in which one rank takes those of all.
 fn alone_piece(ranks: u32, width: usize) -> usize {
-    share(ranks) / width * width
+    slot_share(ranks) / width * width
 }
 
 fn reduce_alone(
@@ -746,7 +693,7 @@ mod tests {
                     }
                     assert!(free <= row, "{ranks} ranks, {width} x {elements}: rows overlap");
                     assert!(row * ranks as usize <= cut.extent());
-                    assert!(cut.extent() <= slot_bytes());
+                    assert!(cut.extent() <= SLOT_BYTES);
                 }
                 assert!(brought[1..].iter().all(|&sum| sum == longest));
             }

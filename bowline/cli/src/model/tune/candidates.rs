@@ -86,10 +86,10 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
     let prices = Prices { crew, costs: JobCosts { near: *costs, far: *costs }, layers: None };
     if transport == Transport::Shm
         && let Some(what) = collective.staged()
-        && let Some(time) = prices.staged(what, length, OpClass::Vector)
+        && let Some(time) = prices.staged(what, length, true)
     {
         let messages = all.iter().find(|one| one.chosen).map_or(f64::INFINITY, |one| one.time);
-        let chosen = prices.chooses_staged(what, length, OpClass::Vector, messages);
+        let chosen = prices.chooses_staged(what, length, true, messages);
         all.iter_mut().for_each(|one| one.chosen &= !chosen);
         let place = all.partition_point(|one| one.time <= time);
         all.insert(place, Candidate { word: STAGED.to_owned(), time, chosen, how: How::Staged });

@@ -15,6 +15,7 @@
 use bowline_base::staging::{StagingMember, StagingProgress};
 use bowline_base::words::ViewWords;
 use bowline_model::coll::plan::{Space, Span};
+use bowline_model::coll::price::CombiningCut;
 
 use super::{PUBLISH_EVERY, Passage, Sources};
 use crate::coll::arena::Buffers;
@@ -22,61 +23,12 @@ use crate::coll::shared::Broken;
 use crate::coll::spans::Reduction;
 use crate::op::operands::Operands;
 
-/// Bytes that are combined at once: what a rank takes, its own and the result stay in the first-level cache.
-const BLOCK: usize = 2944;
-
-/// Least bytes of a step. Ranks with different processors combine different steps at the same time.
-const PIECE_MIN: usize = 16 << 10;
-
-/// How a vector is cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Cut {
-    len: usize,
-    block: usize,
-    piece: usize,
-}
-
-impl Cut {
-    /// With at most `most` bytes in a step; `None` when elements of `width` bytes are too long.
-    pub(in super::super) fn new(len: usize, width: usize, most: usize) -> Option<Self> {
-        // Every block begins at a word of its slot.
-        let unit = if width.is_multiple_of(8) { width } else { width * 8 };
-        if unit == 0 || unit > PIECE_MIN.min(most) {
-            return None;
-        }
-        let block = (BLOCK / unit).max(1) * unit;
-        let wanted = (len / 4).clamp(PIECE_MIN.min(most), most);
-        Some(Self { len, block, piece: (wanted / block).max(1) * block })
-    }
-
-    /// Steps: one for each piece.
-    pub(in super::super) const fn pieces(self) -> usize {
-        self.len.div_ceil(self.piece)
-    }
-
-    /// Bytes that are combined at once.
-    pub(super) const fn block(self) -> usize {
-        self.block
-    }
-
-    /// Bytes of every piece but the last.
-    pub(super) const fn longest_piece(self) -> usize {
-        self.piece
-    }
-
-    /// Where a piece begins, and its length.
-    pub(super) fn piece(self, index: usize) -> (usize, usize) {
-        let from = index * self.piece;
-        (from, self.piece.min(self.len - from))
-    }
-}
-
 /// One rank's part.
 struct Chain<'a, 'b, 'c> {
     buffers: &'a mut Buffers<'b>,
     own: Span,
     op: Reduction<'c>,
-    cut: Cut,
+    cut: CombiningCut,
     /// The rank before this one; none for the first.
     before: Option<u32>,
     last: u32,
@@ -95,7 +47,7 @@ pub(in super::super) fn reduce(
     own: Span,
     op: Reduction<'_>,
     to: Option<u32>,
-    cut: Cut,
+    cut: CombiningCut,
 ) -> Result<(), Broken> {
     let (rank, ranks) = (passage.comm.rank, passage.comm.size);
     let last = to.filter(|_| op.commutative).unwrap_or(0);
@@ -115,7 +67,7 @@ pub(in super::super) fn reduce(
     passage.state(|_| {})?;
     passage.compare(if to.is_none() { Sources::AllAlike } else { Sources::All })?;
     let staging = passage.staging;
-    staging.with_scratch(cut.block, |scratch| chain.run(passage, scratch))
+    staging.with_scratch(cut.block(), |scratch| chain.run(passage, scratch))
 }
 
 impl Passage<'_> {
@@ -130,7 +82,7 @@ impl Chain<'_, '_, '_> {
     fn run(&mut self, passage: &mut Passage<'_>, scratch: &mut [u8]) -> Result<(), Broken> {
         let pieces = self.cut.pieces();
         let slots = passage.staging.geometry.slots as usize;
-        passage.uses(self.cut.piece);
+        passage.uses(self.cut.longest_piece());
         let (mut written, mut read, mut published) = (0, 0, 0);
         while written < pieces || (self.reads && read < pieces) {
             let mut missing = None;
@@ -196,16 +148,16 @@ impl Chain<'_, '_, '_> {
         if self.keeps && !self.is_read && self.own.space == Space::Input {
             // Nobody else wants the result: it is made where it goes.
             let result = Span::output(self.own.len).part(from, len);
-            for at in (0..len).step_by(self.cut.block) {
-                let part = result.part(at, self.cut.block.min(len - at));
+            for at in (0..len).step_by(self.cut.block()) {
+                let part = result.part(at, self.cut.block().min(len - at));
                 passage.take(index, before, at, self.buffers.bytes_mut(part))?;
                 let own = Span { at: self.own.at + from + at, ..part };
                 self.buffers.combine(Span { space: Space::Input, ..own }, part, self.op.combine);
             }
             return Ok(());
         }
-        for at in (0..len).step_by(self.cut.block) {
-            let taken = &mut scratch[..self.cut.block.min(len - at)];
+        for at in (0..len).step_by(self.cut.block()) {
+            let taken = &mut scratch[..self.cut.block().min(len - at)];
             let part = self.own.part(from + at, taken.len());
             passage.take(index, before, at, taken)?;
             (self.op.combine)(Operands::of(self.buffers.bytes(part), taken));
@@ -222,30 +174,5 @@ impl Chain<'_, '_, '_> {
 
     const fn is_last(&self, passage: &Passage<'_>) -> bool {
         passage.comm.rank == self.last
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MOST: usize = 128 << 10;
-
-    #[test]
-    fn vectors_are_cut_between_elements_and_words() {
-        for width in [1, 2, 3, 4, 8, 12, 16, 24, 2000, 2048] {
-            for elements in [1, 100, 5_000, 200_000] {
-                let len = width * elements;
-                let cut = Cut::new(len, width, MOST).unwrap();
-                assert_eq!((cut.block % width, cut.block % 8, cut.piece % cut.block), (0, 0, 0));
-                assert!(cut.piece <= MOST);
-                let pieces: Vec<_> = (0..cut.pieces()).map(|index| cut.piece(index)).collect();
-                let ends = pieces.iter().map(|(from, len)| from + len);
-                let begins = pieces.iter().skip(1).map(|piece| piece.0).chain([len]);
-                assert!(ends.eq(begins), "pieces follow each other");
-            }
-        }
-        assert_eq!(Cut::new(1 << 20, 0, MOST), None);
-        assert_eq!(Cut::new(1 << 20, MOST, MOST), None, "too long an element");
     }
 }

@@ -15,11 +15,11 @@
 use bowline_base::staging::StagingProgress;
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::plan::{Space, Span};
+use bowline_model::coll::price::CombiningCut;
 
 use super::{PUBLISH_EVERY, Passage, Sources};
 use crate::coll::arena::Buffers;
 use crate::coll::shared::Broken;
-use crate::coll::shared::staged::chain::Cut;
 use crate::coll::shared::transfers::Slices;
 use crate::coll::spans::Reduction;
 use crate::op::operands::Operands;
@@ -32,7 +32,7 @@ struct Half<'a, 'b, 'c> {
     /// Where the results go.
     results: Slices,
     op: Reduction<'c>,
-    cut: Cut,
+    cut: CombiningCut,
     rank: u32,
     /// Both ranks want the result, or only this one does, or only the other one.
     wanted: Wanted,
@@ -52,7 +52,7 @@ const fn steps_of(piece: usize, pieces: usize) -> (usize, usize) {
 }
 
 /// Steps of a call.
-pub(in super::super) const fn steps(cut: Cut) -> usize {
+pub(in super::super) const fn steps(cut: CombiningCut) -> usize {
     2 * cut.pieces()
 }
 
@@ -64,7 +64,7 @@ pub(in super::super) fn reduce(
     from: Slices,
     op: Reduction<'_>,
     to: Option<u32>,
-    cut: Cut,
+    cut: CombiningCut,
 ) -> Result<(), Broken> {
     let rank = passage.comm.rank;
     let wanted = match to {

@@ -25,7 +25,8 @@ pub(crate) const FEATURES: u32 = SEND_CANCEL
     | PIECES
     | SERVES
     | NOTICES
-    | SELECTS;
+    | SELECTS
+    | WRITTEN;
 
 /// It answers a sender that wants a message back.
 pub(crate) const SEND_CANCEL: u32 = 1 << 0;
@@ -56,6 +57,9 @@ pub(crate) const NOTICES: u32 = 1 << 10;
 
 /// It takes SELECT and STREAM_END, and lengths that are marked.
 pub(crate) const SELECTS: u32 = 1 << 11;
+
+/// It takes WRITTEN in place of TAKEN and PUT_DONE.
+pub(crate) const WRITTEN: u32 = 1 << 12;
 
 /// It writes a message into the receiver's memory when it is asked to.
 pub(crate) const PUTS: u32 = 1 << 4;

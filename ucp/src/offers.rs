@@ -3,6 +3,8 @@
 
 use std::collections::VecDeque;
 
+use bowline_base::slab::Key;
+
 use crate::matching::Envelope;
 use crate::wire::TargetBuffer;
 
@@ -37,10 +39,31 @@ pub(crate) struct PeerOffer {
     pub(crate) target: TargetBuffer,
 }
 
+/// How far a send came that is written to an announced receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Writing {
+    UnderWay,
+    /// Every byte is visible.
+    Whole,
+    Refused,
+}
+
+/// A send that is written to an announced receive, of which the peer has heard nothing yet (rule 5).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unsaid {
+    pub(crate) key: Key,
+    pub(crate) receive: u64,
+    pub(crate) envelope: Envelope,
+    pub(crate) length: u64,
+    pub(crate) state: Writing,
+}
+
 /// Offers in the order of their receives, and the last messages to the peer.
 #[derive(Debug)]
 pub(crate) struct Offers {
     pub(crate) open: Vec<PeerOffer>,
+    /// In the order of the sends. Their offers are not open any more.
+    pub(crate) unsaid: VecDeque<Unsaid>,
     /// Tagged messages by sequence number: all from `from` to before `to`.
     pub(crate) sent: VecDeque<(u32, Envelope)>,
     pub(crate) from: u32,
@@ -51,7 +74,7 @@ impl Offers {
     /// For a peer to which the next message has the number `next`. Number 0 is the HELLO.
     pub(crate) const fn new(next: u32) -> Self {
         let from = if next == 1 { 0 } else { next };
-        Self { open: Vec::new(), sent: VecDeque::new(), from, to: next }
+        Self { open: Vec::new(), unsaid: VecDeque::new(), sent: VecDeque::new(), from, to: next }
     }
 
     /// Messages with the numbers `first .. next` were posted, of which the first is tagged, if any
@@ -76,18 +99,42 @@ impl Offers {
     }
 
     /// How many messages from number `seen` on fit, if that is known; `next` is the number of the
-    /// next one.
+    /// next one. Those that the peer has heard nothing of are among them.
     pub(crate) fn crossing(&self, want: &Want, seen: u32, next: u32) -> Option<usize> {
         // Numbers go round: what counts is how far they are behind the next.
         let behind = |number: u32| next.wrapping_sub(number);
+        let unsaid = self.unsaid.iter().filter(|unsaid| want.fits(&unsaid.envelope)).count();
         if seen == next {
-            return Some(0);
+            return Some(unsaid);
         }
         if self.to != next || behind(seen) > behind(self.from) {
             return None;
         }
         let crossed = |&&(number, _): &&(u32, Envelope)| behind(number) <= behind(seen);
-        Some(self.sent.iter().filter(crossed).filter(|(_, sent)| want.fits(sent)).count())
+        let sent = self.sent.iter().filter(crossed).filter(|(_, sent)| want.fits(sent)).count();
+        Some(sent + unsaid)
+    }
+
+    /// Whether a message of `length` bytes, of those that are not offered, may be posted at once: its peer has
+    /// heard of all that is in front of it, and it is not for an offer, as one of `least` bytes may be.
+    pub(crate) fn lets_pass(
+        &self,
+        envelope: Option<&Envelope>,
+        length: u64,
+        least: Option<u64>,
+    ) -> bool {
+        let long = least.is_some_and(|least| length >= least);
+        let written = long && envelope.is_some_and(|envelope| self.position(envelope).is_some());
+        self.unsaid.is_empty() && !written
+    }
+
+    /// Notes how the writing of a send ended that the peer has heard nothing of. Whether it is such a one.
+    pub(crate) fn note_written(&mut self, key: Key, refused: bool) -> bool {
+        let Some(unsaid) = self.unsaid.iter_mut().find(|unsaid| unsaid.key == key) else {
+            return false;
+        };
+        unsaid.state = if refused { Writing::Refused } else { Writing::Whole };
+        true
     }
 
     pub(crate) fn position(&self, envelope: &Envelope) -> Option<usize> {
@@ -120,6 +167,13 @@ mod tests {
         assert_eq!(offers.crossing(&want, at(0).wrapping_sub(1), at(5)), None, "before the begin");
         assert_eq!(offers.crossing(&want, at(5), at(6)), None, "one that was not noted");
         assert_eq!(offers.crossing(&want, at(6), at(6)), Some(0), "nothing crossed");
+        let (key, state) = (Key::from_wire(1), Writing::UnderWay);
+        for tag in [5, 6] {
+            let envelope = envelope(tag);
+            offers.unsaid.push_back(Unsaid { key, receive: 1, envelope, length: 1, state });
+        }
+        assert_eq!(offers.crossing(&want, at(6), at(6)), Some(1), "the peer has heard nothing");
+        offers.unsaid.clear();
         offers.posted(at(7), at(8), Some(&envelope(5)));
         assert_eq!(offers.crossing(&want, at(6), at(8)), None, "a gap");
         assert_eq!(offers.crossing(&want, at(7), at(8)), Some(1));

@@ -27,7 +27,7 @@ use crate::address::{PUTS, WorkerAddress};
 use crate::matching::Envelope;
 use crate::offers::Offers;
 use crate::select::{Measure, Selection};
-use crate::wire::{self, TargetBuffer};
+use crate::wire;
 
 /// Index in the worker's table of peers.
 pub(crate) type PeerIndex = u32;
@@ -343,9 +343,11 @@ pub(crate) fn can_land(caps: Caps, peer: &Peer) -> bool {
 }
 
 impl Peer {
-    /// Whether it has announced receives that nothing was sent to yet.
+    /// Whether messages to it are looked at first: it has announced receives that nothing was sent to
+    /// yet, or has not heard of all that is written to them.
     pub(crate) fn has_offers(&self) -> bool {
-        self.offers.as_ref().is_some_and(|offers| !offers.open.is_empty())
+        let some = |offers: &Offers| !offers.open.is_empty() || !offers.unsaid.is_empty();
+        self.offers.as_deref().is_some_and(some)
     }
 
     /// Messages from number `first` on were posted, the first of them tagged, if `envelope` is there.
@@ -361,18 +363,6 @@ impl Peer {
             offers.open.remove(at);
             self.recompute_short_limit();
         }
-    }
-
-    pub(crate) fn offer_for(
-        &self,
-        envelope: &Envelope,
-        length: u64,
-    ) -> Option<(u64, TargetBuffer)> {
-        let offers = self.offers.as_ref()?;
-        let offer = &offers.open[offers.position(envelope)?];
-        let mut target = offer.target;
-        target.wanted = target.wanted.min(length);
-        (length > 0).then_some((offer.receive, target))
     }
 }
 

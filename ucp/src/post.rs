@@ -8,12 +8,26 @@ use bowline_base::buffer::SendBuf;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, AmId, Iface, LocalSlice, PostError, Posted, Token};
 
+use crate::error::OpError;
 use crate::pack;
 use crate::peer::Peer;
 use crate::request::SendKind;
 use crate::state::counters::Counters;
 use crate::unexpected::INLINE;
 use crate::wire;
+
+/// How far a request came.
+pub(crate) enum Post {
+    /// Nothing is left to do.
+    Complete,
+    /// All that can be posted is; an answer is awaited.
+    Awaiting,
+    /// The lane is full.
+    Blocked,
+    /// Eager credit is used up; its return resumes what waits.
+    Starved,
+    Failed(OpError),
+}
 
 /// Longest payload in several parts that is put together for a call that takes one piece.
 const JOINED: usize = 64;

@@ -23,7 +23,7 @@ use crate::matching::Envelope;
 use crate::measured;
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, Pending};
-use crate::post;
+use crate::post::{self, Post};
 use crate::protocol::eager as eager_price;
 use crate::request::{self, Body, RequestId, Send, SendKind, SendPhase, Sent};
 use crate::state::stream::MAX_REMOTE;
@@ -33,19 +33,6 @@ use crate::wire;
 use eager::Eager;
 use offer::offer;
 use stream::Pieces;
-
-/// How far a request came.
-enum Post {
-    /// Nothing is left to do.
-    Complete,
-    /// All that can be posted is; an answer is awaited.
-    Awaiting,
-    /// The lane is full.
-    Blocked,
-    /// Eager credit is used up; its return resumes what waits.
-    Starved,
-    Failed(OpError),
-}
 
 impl Inner {
     /// Sends what the short path could not: decides the protocol, and makes a request when the
@@ -116,6 +103,9 @@ impl Inner {
         if !chosen && !in_credit {
             self.engine.counters.credit_exhausted += 1;
         }
+        let least = self.engine.options.rtr_min;
+        let (offers, envelope) = (peer.offers.as_ref(), kind.envelope());
+        let passes = offers.is_none_or(|o| o.lets_pass(envelope, length as u64, least));
         let whole = length <= max_bcopy && !synchronous && !rendezvous && in_credit;
         let most = lane.attr().limits.am.max_iov;
         let lent = protocol == Some(&eager_price::ZCOPY)
@@ -125,7 +115,7 @@ impl Inner {
             && pack::is_lent(&buffer, most);
         let behind = matches!(kind, SendKind::Am { .. })
             && self.engine.streams.get_mut(index).is_some_and(|s| !s.parked_ams.is_empty());
-        if whole && !lent && !behind && peer.pending.is_empty() {
+        if whole && passes && !lent && !behind && peer.pending.is_empty() {
             let (id, _, words) = kind.eager(front.len());
             let number = peer.tx_sequence;
             match post::message(lane, peer, id, words, [front, &[]], &mut buffer) {
@@ -216,6 +206,11 @@ impl Inner {
 
     /// Moves a send request as far as the lane takes it.
     fn post(&mut self, key: Key) -> Post {
+        self.post_as(key, true)
+    }
+
+    /// The same of a message that may be for a receive that the peer has `announced`, or that is for none.
+    fn post_as(&mut self, key: Key, announced: bool) -> Post {
         let Some(request) = self.engine.requests.get_mut(key) else {
             return Post::Awaiting;
         };
@@ -265,13 +260,10 @@ impl Inner {
             SendKind::Tagged(envelope) if untouched => Some(envelope),
             _ => None,
         };
+        if untouched && announced && peer.has_offers() {
+            return self.post_to_announcer(key);
+        }
         let first = peer.tx_sequence;
-        let taken = envelope
-            .filter(|_| send.rendezvous && peer.has_offers() && pack::is_written(&send.buffer))
-            .and_then(|envelope| {
-                let mut lives = self.engine.protocols.lives.iter();
-                Some((lives.find_map(|life| life.meet(peer, send, &envelope, key))?, envelope))
-            });
         let result = match send.phase {
             SendPhase::Queued { .. } if is_stream && !send.rendezvous => {
                 match stream::pieces(lane, peer, send) {
@@ -281,14 +273,9 @@ impl Inner {
                 }
             }
             SendPhase::Queued { .. } if send.rendezvous => {
-                if let Some(((payload, _), envelope)) = &taken {
-                    let [first, second, _] = wire::tagged(envelope, 0);
-                    post::parts(lane, peer, wire::RTR, [first, second], &[payload]).map(|()| false)
-                } else {
-                    let offered = offer(lane, peer, send, key, self.engine.options.rndv_scheme);
-                    counters.sent_rndv += u64::from(offered.is_ok());
-                    offered
-                }
+                let offered = offer(lane, peer, send, key, self.engine.options.rndv_scheme);
+                counters.sent_rndv += u64::from(offered.is_ok());
+                offered
             }
             SendPhase::Queued { offset, message } => {
                 Eager { lane, peer, send, key }.post(offset, message, counters)
@@ -300,16 +287,21 @@ impl Inner {
             self.engine.actions.push(Action::AskBack(key));
         }
         peer.note_posted(first, envelope.as_ref());
-        if let Some(((_, sender), _)) = taken
-            && result.is_ok()
-        {
-            self.begin_taken(key, sender);
-        }
         match result {
             Ok(true) => Post::Complete,
             Ok(false) => Post::Awaiting,
             Err(error) => self.refused(index, error),
         }
+    }
+
+    /// Posts a send to a peer that has announced receives.
+    fn post_to_announcer(&mut self, key: Key) -> Post {
+        for at in 0..self.engine.protocols.lives.len() {
+            if let Some(post) = self.engine.protocols.lives[at].meet(self, key) {
+                return post;
+            }
+        }
+        self.post_as(key, false)
     }
 }
 

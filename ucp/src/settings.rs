@@ -95,6 +95,10 @@ bowline_base::settings! {
         pub RNDV_SCHEME: RndvScheme = Setting::<RndvScheme>::choice("BOWLINE_RNDV_SCHEME", "auto")
             .cost("get: the receiver's time; put: the sender's; copy: both; rtr: a message for each long receive, and all sends to a rank that has announced one look for it")
             .change("to compare; rtr for programs that post long receives early and then compute");
+        /// Shortest message that is written to an announced receive, and shortest buffer of a receive that is announced; auto: as long as those that are offered. With BOWLINE_RNDV_SCHEME=rtr.
+        pub RTR_MIN: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RTR_MIN", 1, 1 << 30)
+            .cost("a message for each receive whose buffer is as long, and a request for each such send that finds its receive announced")
+            .change("lower it where receives are posted long before their messages are sent and unexpected copies cost more than announcements; to compare");
         /// How long messages choose between pieces, reading and sharing the copy on transports on which processors copy: measured, by what messages have just taken; static, by costs that are known before. A threshold or scheme that is set is a choice, too.
         pub SELECT: Select = Setting::<Select>::choice("BOWLINE_SELECT", "measured")
             .cost("a fiftieth of the time of long messages, for trials")
@@ -128,6 +132,7 @@ pub(crate) struct Options {
     pub(crate) matching: EngineKind,
     pub(crate) keepalive: KeepaliveOptions,
     pub(crate) rndv_scheme: RndvScheme,
+    pub(crate) rtr_min: Option<u64>,
     pub(crate) select: Select,
 }
 
@@ -146,6 +151,7 @@ impl Options {
                 batch: config.get(KEEPALIVE_BATCH),
             },
             rndv_scheme: config.get(RNDV_SCHEME),
+            rtr_min: config.get(RTR_MIN).map(|bytes| bytes as u64),
             select: config.get(SELECT),
         }
     }

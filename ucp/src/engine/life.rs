@@ -24,11 +24,11 @@ use bowline_uct::{AmId, Arrival, Caps, PeerFailure, RkeyId, WHOLE_PROCESS};
 
 use super::{Engine, Inner};
 use crate::lanes::Lane;
-use crate::matching::Envelope;
 use crate::pack;
 use crate::peer::{Peer, PeerIndex};
+use crate::post::Post;
 use crate::protocol::Protocol;
-use crate::request::{Fetch, Send, Sender};
+use crate::request::Fetch;
 use crate::settings::RndvScheme;
 use crate::status::OpStatus;
 
@@ -107,9 +107,9 @@ pub(crate) trait Life: Sync {
         false
     }
 
-    /// A send is about to be offered to a peer that has announced receives: what is posted instead, if it is for one of
-    /// these, and the send's part in the protocol from then on.
-    fn meet(&self, _: &Peer, _: &Send, _: &Envelope, _: Key) -> Option<(Vec<u8>, Sender)> {
+    /// A send is about to be posted to a peer that has announced receives: how far it came, if it is for one of these
+    /// or cannot be posted yet.
+    fn meet(&self, _: &mut Inner, _: Key) -> Option<Post> {
         None
     }
 

@@ -199,6 +199,15 @@ impl Inner {
         let mut target =
             wire::TargetBuffer { address: buffer.address(), wanted, ..wire::TargetBuffer::EMPTY };
         let caps = iface.attr().caps;
+        let mut packed = [0; MAX_RKEY];
+        if reaches_all(caps)
+            && let Some(len) = iface.rkey_of(target.address, wanted as usize, &mut packed)
+            && let Some(rkey) = WireKey::of(&packed[..len])
+        {
+            // Allocated by this worker: its peers map it, and write it without the kernel's help.
+            target.rkey = rkey;
+            return Some((OpenBuffer { lane, memory: None }, target));
+        }
         if reaches_all(caps) && !caps.contains(Caps::LENT_ONLY) {
             return Some((OpenBuffer { lane, memory: None }, target));
         }
@@ -332,10 +341,14 @@ impl Inner {
     }
 
     /// Reports to the receiver how it went.
-    fn end_put(&mut self, key: Key) {
+    pub(crate) fn end_put(&mut self, key: Key) {
         let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else { return };
         let Put { remote, rkey, refused, .. } = *put;
         let length = buffer.len() as u64;
+        let offers = self.engine.peers[index as usize].offers.as_mut();
+        if offers.is_some_and(|offers| offers.note_written(key, refused)) {
+            return self.say_written(index, key);
+        }
         if let Some(send) = send_of(&mut self.engine.requests, key) {
             send.phase = SendPhase::Offered;
         }
@@ -350,8 +363,18 @@ impl Inner {
     }
 }
 
+impl Put {
+    /// The key that it has opened, which is its holder's from now on.
+    pub(crate) fn take_key(&mut self) -> Option<RkeyId> {
+        self.rkey.take()
+    }
+}
+
 /// A send that is being written to its receiver: the peer, the buffer, and how far it came.
-fn putting(requests: &mut Requests, key: Key) -> Option<(PeerIndex, &mut SendBuf, &mut Put)> {
+pub(crate) fn putting(
+    requests: &mut Requests,
+    key: Key,
+) -> Option<(PeerIndex, &mut SendBuf, &mut Put)> {
     match send_of(requests, key)? {
         Send { peer, buffer, phase: SendPhase::Moving(sender), .. } => {
             Some((*peer, buffer, sender.state()?))

@@ -5,31 +5,52 @@
 //!   receiver                                            sender
 //!   receive posted ── RTR (want, buffer, seen)  ──────► declined, or kept as an offer
 //!                                                       a send that fits takes the first offer:
-//!   matched  ◄─────────────── TAKEN (length) ─────────   writes the message
-//!   complete ◄─────────────── PUT_DONE ───────────────   complete
+//!                                                       writes the message
+//!   complete ◄─────────────── WRITTEN (length) ───────  complete
+//!
+//!   the receiver has to hear of something else before the message is whole
+//!   matched  ◄─────────────── TAKEN (length) ─────────
+//!   complete ◄─────────────── PUT_DONE ───────────────  complete
 //!
 //!   receive cancelled, or failed for another reason
 //!            ── WITHDRAW ─────────────────────────────► the offer, if it is there, goes
 //!   ended    ◄─────────────── WITHDRAWN ──────────────
 //! ```
-//! TAKEN stands in the order of the sender's messages and takes part in matching as an envelope would:
-//! it must meet the very receive that it names. That it does, whatever crosses on the way, follows
-//! from these rules.
+//! WRITTEN and TAKEN stand in the order of the sender's messages and take part in matching as an
+//! envelope would: each must meet the very receive that it names. That it does, whatever crosses it,
+//! follows from these rules.
 //!
 //! 1. *A receive is announced only if each receive in front of it that some message could also match
 //!    asks for the same* (source, tag and mask) *and was announced to the same peer.* The announced
 //!    receives that ask for the same are a *sub-list*. A receive behind another one waits for
 //!    that to leave: behind a receive from any source, which joins no sub-list, as behind any other.
 //! 2. *RTR says how many receives of its sub-list are in front of it, and which of the sender's
-//!    messages were seen.* The sender counts those of its messages behind that which fit. They will
-//!    take as many from the sub-list. If that leaves exactly the offers that it holds, in front of the
-//!    new one, it keeps it; else it declines, without a word: the receive stays posted, and what is
-//!    sent meets it as any message does.
+//!    messages were seen.* The sender counts those of its messages behind that which fit, with those
+//!    that are unsaid. They will take as many from the sub-list. If that leaves exactly the offers that
+//!    it holds, in front of the new one, it keeps it; else it declines, without a word: the receive
+//!    stays posted, and what is sent meets it as any message does.
 //! 3. *Every message that fits an offer ends it*, whether it used it or not: it will meet that receive.
 //!    So offers and announced receives leave in step, and a receive that an ordinary message has met
 //!    needs no answer: its offer is gone, or will be declined when it comes.
 //! 4. A receive that was announced ends otherwise only by WITHDRAWN, which comes behind all that the
 //!    sender may have written, or as [`crate::proto::put`], rule 2, says.
+//! 5. *A message that takes an offer is unsaid until its WRITTEN is posted, which is TAKEN and PUT_DONE in
+//!    one.* So two control messages carry it, RTR and WRITTEN. Its TAKEN is needed, and goes before, only
+//!    when the peer has to hear of something that may not overtake the message:
+//!    - another send that is for no offer, tagged or not: a tagged message would meet its receive, and of
+//!      the others a user may expect that they come in order;
+//!    - a later message that is written, and whole before it: its WRITTEN says that it comes next;
+//!    - a WITHDRAWN: the receiver would take its buffer back while it is written to;
+//!    - the refusal of the write: the receiver has to know for what it asks instead.
+//!
+//!    Everything else passes it: announcements, acknowledgements, credit, and what other requests of
+//!    either side have under way. Several messages may be unsaid; they are said in their order. A send is
+//!    complete when it is said. Where the lane is full, what is to be said stays and goes first when
+//!    there is space (`resume`). To a peer that does not know WRITTEN the two messages go one behind the
+//!    other.
+//! 6. *How long messages are that are written, and receives that are announced,* is what the costs offer,
+//!    or from `BOWLINE_RTR_MIN` on. A message may be shorter than the buffer, of which its part is
+//!    written, or longer: what fits is. One that is too short to be written meets its receive by rule 3.
 //!
 //! The sender's memory of what it has sent begins with the first RTR of a peer, and has a gap where
 //! the short path was taken meanwhile; an RTR that looks into a gap is declined.
@@ -40,9 +61,11 @@
 //! that scheme calls RTR_ANY, and a message that was taken back meanwhile was never offered.
 //!
 //! All of it is off unless `BOWLINE_RNDV_SCHEME=rtr`: a space then has a mark that sends its receives
-//! to `recv_checked` ([`crate::space::Space::checks_receives`]), and a sender with offers closes its short path.
+//! to `recv_checked` ([`crate::space::Space::checks_receives`]), and a sender with offers or unsaid messages
+//! closes its short path.
 
 mod announce;
+mod arrive;
 mod message;
 mod offers;
 
@@ -51,10 +74,9 @@ use bowline_uct::{AmId, Arrival, PeerFailure};
 
 use crate::engine::life::Life;
 use crate::engine::{Engine, Inner};
-use crate::matching::Envelope;
-use crate::peer::{Peer, PeerIndex};
+use crate::peer::PeerIndex;
+use crate::post::Post;
 use crate::protocol::Protocol;
-use crate::request::{Send, Sender};
 use crate::status::OpStatus;
 use crate::wire;
 
@@ -89,14 +111,8 @@ impl Life for Announces {
         inner.announce_later();
     }
 
-    fn meet(
-        &self,
-        peer: &Peer,
-        send: &Send,
-        envelope: &Envelope,
-        key: Key,
-    ) -> Option<(Vec<u8>, Sender)> {
-        offers::take(peer, send, envelope, key)
+    fn meet(&self, inner: &mut Inner, key: Key) -> Option<Post> {
+        inner.meet_offer(key)
     }
 
     fn cancel(&self, engine: &mut Engine, key: Key) {

@@ -62,6 +62,9 @@ impl Inner {
     /// Posts what waits for a peer, in order, until the lane is full.
     pub(crate) fn resume(&mut self, index: PeerIndex) {
         let waited = !self.engine.peers[index as usize].pending.is_empty();
+        if self.engine.peers[index as usize].has_offers() && !self.say_whole(index) {
+            return;
+        }
         loop {
             let peer = &mut self.engine.peers[index as usize];
             let speaks =
@@ -79,7 +82,12 @@ impl Inner {
             };
             let outcome = match &first {
                 Pending::Send(key) => self.post(*key),
+                // Behind what is written to the receives that it is about.
+                Pending::Control { id: wire::RTR, .. } if self.say_all(index).is_err() => {
+                    Post::Blocked
+                }
                 Pending::Control { id, words, payload } => {
+                    let peer = &mut self.engine.peers[index as usize];
                     let lane = &mut *self.lanes[peer.lane as usize].iface;
                     let first = peer.tx_sequence;
                     match post::parts(lane, peer, *id, *words, &[payload]) {
@@ -148,7 +156,7 @@ impl Inner {
     }
 
     /// What a refusal by the lane means.
-    pub(super) fn refused(&mut self, index: PeerIndex, error: PostError) -> Post {
+    pub(crate) fn refused(&mut self, index: PeerIndex, error: PostError) -> Post {
         match error {
             PostError::NoResource => Post::Blocked,
             PostError::Unsupported => Post::Failed(OpError::Unsupported),

@@ -23,6 +23,8 @@ bowline_base::counters! {
         sent_rtr,
         /// Announced receives that could not be relied on, because of what had been sent meanwhile.
         rtr_declined,
+        /// Messages written to announced receives of which their receivers had to hear before they were whole.
+        rtr_taken,
         /// Messages that waited because the transport was full.
         send_waited,
         /// Messages that went as an envelope because eager credit was used up.

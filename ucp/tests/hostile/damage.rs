@@ -102,3 +102,22 @@ fn messages_out_of_sequence_end_what_waits() {
     ends_with(&victim, named, OpError::MemberFailed { rank: 1 });
     assert_eq!(forger.notices(), [1]);
 }
+
+/// A peer says that it writes, or has written, to receives that were not announced to it.
+#[test]
+fn words_about_a_receive_that_was_not_announced_are_damage() {
+    let taken = |receive: u64| vec![2, receive, 7, 8];
+    let written = |receive: u64| vec![5, receive, 8];
+    for words in [taken(0), taken(1), written(0), written(1), written(1 << 32), vec![5, 1, 0]] {
+        let network = Network::new(NetworkOptions::default());
+        let victim = worker(&network, 0, &[("BOWLINE_RNDV_SCHEME", "rtr")]);
+        let mut forger = Forger::new(&network, &victim);
+        let named = receive(&victim, Some(1), 99);
+        forger.settle(&victim);
+        let payload: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        forger.posts(&victim, RTR, tagged(0, 1, 99), &payload);
+        forger.settle(&victim);
+        ends_with(&victim, named, OpError::MemberFailed { rank: 1 });
+        assert_eq!(forger.notices(), [1], "{words:?}");
+    }
+}

@@ -12,6 +12,15 @@ use super::ranks::{Ranks, pattern};
 /// Bytes from which on messages are offered.
 const LONG: usize = 200;
 
+/// Under which programs run. Of the last two, one announces what is eager too, one all but the shortest.
+const SCHEMES: [&[(&str, &str)]; 5] = [
+    &[("BOWLINE_RNDV_SCHEME", "auto")],
+    &[("BOWLINE_RNDV_SCHEME", "put")],
+    &[("BOWLINE_RNDV_SCHEME", "rtr")],
+    &[("BOWLINE_RNDV_SCHEME", "rtr"), ("BOWLINE_RTR_MIN", "1")],
+    &[("BOWLINE_RNDV_SCHEME", "rtr"), ("BOWLINE_RTR_MIN", "100")],
+];
+
 #[derive(Clone, Debug)]
 enum Step {
     Send {
@@ -88,7 +97,7 @@ type Met = Vec<Option<usize>>;
 fn run(
     count: u8,
     seed: u64,
-    scheme: &str,
+    scheme: &[(&str, &str)],
     program: &[Step],
 ) -> Result<(Vec<Sent>, Vec<Posted>, Met), TestCaseError> {
     let options = NetworkOptions {
@@ -100,8 +109,7 @@ fn run(
         ..NetworkOptions::default()
     };
     let threshold = LONG.to_string();
-    let settings =
-        [("BOWLINE_RNDV_THRESHOLD", threshold.as_str()), ("BOWLINE_RNDV_SCHEME", scheme)];
+    let settings = [&[("BOWLINE_RNDV_THRESHOLD", threshold.as_str())], scheme].concat();
     let ranks = Ranks::simulated(u32::from(count), options, &settings);
     let network = ranks.network.as_ref().expect("simulated");
     let (mut sent, mut posted): (Vec<Sent>, Vec<Posted>) = (Vec::new(), Vec::new());
@@ -219,7 +227,7 @@ fn model(
 }
 
 fn check(count: u8, seed: u64, program: &[Step]) -> Result<(), TestCaseError> {
-    for scheme in ["auto", "put", "rtr"] {
+    for scheme in SCHEMES {
         let (sent, posted, met) = run(count, seed, scheme, program)?;
         for from in 0..usize::from(count) {
             for to in 0..usize::from(count) {
@@ -232,7 +240,7 @@ fn check(count: u8, seed: u64, program: &[Step]) -> Result<(), TestCaseError> {
                         prop_assert_eq!(
                             *found,
                             expected.get(&receive).copied(),
-                            "{}: receive {} of {}",
+                            "{:?}: receive {} of {}",
                             scheme,
                             receive,
                             to

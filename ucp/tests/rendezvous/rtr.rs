@@ -1,7 +1,7 @@
 //! Receives that are announced to their senders.
 
 use bowline_sim::NetworkOptions;
-use bowline_ucp::OpError;
+use bowline_ucp::{OpError, SendMode};
 
 use super::ranks::{Ranks, pattern};
 
@@ -39,6 +39,7 @@ fn a_window_is_announced_and_written() {
         }
         let (sender, receiver) = (ranks.worker(0).counters(), ranks.worker(1).counters());
         assert_eq!((sender.sent_rtr, sender.sent_rndv, sender.rtr_declined), (12, 0, 0));
+        assert_eq!(sender.rtr_taken, 0, "a message and its word are all that goes to the receiver");
         assert_eq!((receiver.rtr, receiver.rtr_missed, receiver.landed), (12, 0, 12));
         if let Some(network) = &ranks.network {
             assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
@@ -154,5 +155,121 @@ fn a_closed_space_waits_for_its_senders() {
         if let Some(network) = &ranks.network {
             assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
         }
+    }
+}
+
+/// What may not overtake a message that is being written goes behind its envelope, and everything meets the
+/// receive that it would have met otherwise.
+#[test]
+fn what_may_not_overtake_a_message_makes_it_known() {
+    for ranks in both() {
+        let slow = ranks.network.is_some();
+        let long = ranks.receive(1, Some(0), Some(1), 100_000);
+        let short = ranks.receive(1, Some(0), Some(1), 900);
+        settle(&ranks);
+        let first = ranks.send(0, 1, 1, pattern(100_000, 1));
+        assert_eq!(ranks.worker(0).counters().rtr_taken, 0, "nothing is behind it yet");
+        let second = ranks.send(0, 1, 1, pattern(20, 2));
+        assert_eq!(ranks.worker(0).counters().rtr_taken, u64::from(slow));
+        ranks.through(0, second, 1, short);
+        ranks.through(0, first, 1, long);
+        assert!(ranks.received(1, long).1 == pattern(100_000, 1));
+        assert!(ranks.received(1, short).1[..20] == pattern(20, 2));
+        // Announced while a message is unsaid, and kept: it counts as one that crosses.
+        let first = ranks.receive(1, Some(0), Some(1), 100_000);
+        settle(&ranks);
+        let send = ranks.send(0, 1, 1, pattern(100_000, 3));
+        let second = ranks.receive(1, Some(0), Some(1), 5000);
+        settle(&ranks);
+        ranks.through(0, send, 1, first);
+        let send = ranks.send(0, 1, 1, pattern(5000, 4));
+        ranks.through(0, send, 1, second);
+        assert!(ranks.received(1, first).1 == pattern(100_000, 3));
+        assert!(ranks.received(1, second).1 == pattern(5000, 4));
+        let sender = ranks.worker(0).counters();
+        assert_eq!((sender.sent_rtr, sender.rtr_declined), (3, 0));
+        if let Some(network) = &ranks.network {
+            assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
+        }
+    }
+}
+
+/// A receive is wanted back while its sender writes to it: the message wins, and is known before the answer.
+#[test]
+fn a_withdrawal_that_crosses_a_message_waits_for_it() {
+    let ranks = Ranks::simulated(2, NetworkOptions::default(), &SETTINGS);
+    let receive = ranks.receive(1, Some(0), Some(1), 100_000);
+    settle(&ranks);
+    let send = ranks.send(0, 1, 1, pattern(100_000, 1));
+    ranks.worker(1).cancel(receive);
+    ranks.through(0, send, 1, receive);
+    let (status, bytes) = ranks.received(1, receive);
+    assert_eq!(status.outcome, Ok(()));
+    assert!(bytes == pattern(100_000, 1));
+    settle(&ranks);
+    let network = ranks.network.as_ref().expect("simulated");
+    assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
+}
+
+/// With a least length, messages below what is offered are written too, to all or to a part of the buffer;
+/// shorter ones, and receives with shorter buffers, are as ever.
+#[test]
+fn short_messages_are_written_from_the_least_length_on() {
+    let settings = [SETTINGS[0], SETTINGS[1], ("BOWLINE_RTR_MIN", "64")];
+    let network = Ranks::simulated(2, NetworkOptions::default(), &settings);
+    for ranks in [network, Ranks::shared(2, &settings)] {
+        let mut written = 0;
+        for (capacity, len) in [
+            (600, 600),
+            (600, 64),
+            (600, 65),
+            (600, 63),
+            (600, 0),
+            (600, 700),
+            (63, 63),
+            (5000, 900),
+        ] {
+            let receive = ranks.receive(1, Some(0), Some(1), capacity);
+            settle(&ranks);
+            let send = ranks.send(0, 1, 1, pattern(len, len as u64));
+            ranks.through(0, send, 1, receive);
+            let (status, bytes) = ranks.received(1, receive);
+            let fits = len.min(capacity);
+            assert_eq!((status.length, status.outcome.is_ok()), (len as u64, len <= capacity));
+            assert!(bytes[..fits] == pattern(len, len as u64)[..fits], "{len} of {capacity}");
+            assert!(
+                bytes[fits..].iter().all(|byte| *byte == 0),
+                "{len} of {capacity}: beyond its end"
+            );
+            let is_written = capacity >= 64 && len >= 64;
+            written += u64::from(is_written);
+            let sender = ranks.worker(0).counters();
+            assert_eq!(sender.sent_rtr, written, "{len} of {capacity}");
+        }
+        assert_eq!(ranks.worker(1).counters().landed, written);
+        assert_eq!(ranks.worker(0).counters().rtr_taken, 0);
+        assert_eq!(ranks.worker(1).counters().rtr, 7, "all but the shortest");
+    }
+}
+
+/// A synchronous send of a short message that is written is complete when its receive has met it.
+#[test]
+fn a_short_synchronous_send_is_written() {
+    let settings = [SETTINGS[0], SETTINGS[1], ("BOWLINE_RTR_MIN", "1")];
+    let network = Ranks::simulated(2, NetworkOptions::default(), &settings);
+    for ranks in [network, Ranks::shared(2, &settings)] {
+        let receive = ranks.receive(1, Some(0), Some(1), 8);
+        settle(&ranks);
+        let send = ranks.send_as(0, 1, 1, pattern(8, 1), SendMode::Synchronous);
+        ranks.through(0, send, 1, receive);
+        assert!(ranks.received(1, receive).1 == pattern(8, 1));
+        assert_eq!(ranks.worker(0).counters().sent_rtr, 1);
+        // One that finds no receive announced waits for it as ever.
+        let send = ranks.send_as(0, 1, 1, pattern(8, 2), SendMode::Synchronous);
+        settle(&ranks);
+        assert!(!send.is_some_and(|send| ranks.worker(0).is_complete(send)));
+        let receive = ranks.receive(1, Some(0), Some(1), 8);
+        ranks.through(0, send, 1, receive);
+        assert!(ranks.received(1, receive).1 == pattern(8, 2));
     }
 }

@@ -4,10 +4,8 @@ use std::collections::{HashMap, VecDeque};
 
 use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
-use bowline_base::view::View;
-use bowline_uct::{AmHeader, Caps, PeerFailure};
+use bowline_uct::{Caps, PeerFailure};
 
-use super::message::LONGEST;
 use super::{Message, RTR};
 use crate::action::Action;
 use crate::address::READY;
@@ -16,11 +14,10 @@ use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId, MatchEngine as _, MatchSpec, Want};
 use crate::peer::{PeerIndex, can_land};
-use crate::proto::put::Written;
-use crate::request::{self, Announced, AnnouncedStage, Body, Fetch, Receive, Request, RequestId};
+use crate::request::{self, Announced, AnnouncedStage, Body, Receive, Request, RequestId};
 use crate::settings::RndvScheme;
 use crate::status::OpStatus;
-use crate::wire::{self, Rts};
+use crate::wire;
 
 /// Receives that may be announced at once: each exposes its buffer on the chance that a long message
 /// comes.
@@ -63,7 +60,7 @@ pub(crate) struct Announcer {
     /// Receives that stand behind others.
     waiting: VecDeque<Candidate>,
     /// Receives that are announced.
-    out: u32,
+    pub(super) out: u32,
     next: u64,
     /// Receives that this side has forgotten, of which their peers are to hear: as those named them.
     forgotten: Vec<(PeerIndex, u64)>,
@@ -180,8 +177,12 @@ impl Inner {
         let peer = &self.engine.peers[index];
         let lane = &self.lanes[peer.lane as usize];
         let caps = lane.iface.attr().caps;
-        let chosen = lane.choices.tag_send.pick(capacity as u64);
-        let long = capacity > 0 && chosen.is_some_and(|protocol| protocol.rendezvous);
+        let offered = || {
+            let chosen = lane.choices.tag_send.pick(capacity as u64);
+            chosen.is_some_and(|protocol| protocol.rendezvous)
+        };
+        let least = self.engine.options.rtr_min;
+        let long = capacity > 0 && least.map_or_else(offered, |least| capacity as u64 >= least);
         let able = can_land(caps, peer)
             && peer.address.features & READY != 0
             && !caps.contains(Caps::LOOPBACK);
@@ -235,7 +236,16 @@ impl Inner {
     /// Reports to peers that nothing will be written any more to receives that they wanted back.
     pub(super) fn confirm_forgotten(&mut self) {
         for (peer, receive) in std::mem::take(&mut self.engine.announcer().forgotten) {
-            self.control(peer, wire::RTR, [0, 0], &Message::Withdrawn { receive }.pack());
+            let message = Message::Withdrawn { receive }.pack();
+            if self.engine.peers[peer as usize].has_offers() && self.say_all(peer).is_err() {
+                // Behind what is still to be said (rule 4): a lane that is full says when it is not.
+                let known = &mut self.engine.peers[peer as usize];
+                known.push_control(wire::RTR, [0, 0], message);
+                self.lanes[known.lane as usize].iface.want_writable(known.ep);
+                self.call_progress_thread();
+                continue;
+            }
+            self.control(peer, wire::RTR, [0, 0], &message);
         }
     }
 }
@@ -308,7 +318,7 @@ impl Engine {
     }
 
     /// Makes an announced receive an ordinary one, whose buffer nobody writes.
-    fn unannounce(&mut self, key: Key) {
+    pub(super) fn unannounce(&mut self, key: Key) {
         let Some(request) = self.requests.get_mut(key) else { return };
         let Body::Announced(announced) = &mut request.body else { return };
         let receive = std::mem::replace(&mut announced.receive, Receive::empty());
@@ -382,118 +392,11 @@ impl Engine {
         }
     }
 
-    fn finish_withdrawing(&mut self, key: Key) {
+    pub(super) fn finish_withdrawing(&mut self, key: Key) {
         self.unannounce(key);
         let Some(Body::Receive(receive)) = self.requests.get(key).map(|r| &r.body) else { return };
         let (space, item) = (receive.space, receive.item);
         self.spaces.withdraw(space, item, key.to_wire());
         self.fail(key, OpError::Cancelled);
-    }
-
-    /// What the other side says about announced receives.
-    pub(super) fn rtr(
-        &mut self,
-        peer: PeerIndex,
-        header: &AmHeader,
-        payload: View<'_>,
-    ) -> Option<()> {
-        let mut bytes = [0; LONGEST];
-        if payload.len() > bytes.len() {
-            return None;
-        }
-        let n = payload.copy_out(&mut bytes);
-        let message = Message::parse(&bytes[..n])?;
-        let envelope = wire::envelope(header);
-        match message {
-            Message::Rtr { .. } => self.announced(peer, &envelope, message),
-            Message::Withdraw { receive } => {
-                self.withdraw(peer, receive);
-                Some(())
-            }
-            Message::Taken { receive, request, length } => {
-                self.taken_by(peer, &envelope, Key::from_wire(receive), request, length)
-            }
-            Message::Withdrawn { receive } => self.given_back(peer, Key::from_wire(receive)),
-        }
-    }
-
-    /// A sender writes a message to an announced receive.
-    fn taken_by(
-        &mut self,
-        peer: PeerIndex,
-        envelope: &Envelope,
-        key: Key,
-        sender: u64,
-        length: u64,
-    ) -> Option<()> {
-        let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
-            return None;
-        };
-        let stage = announced.stage;
-        if announced.peer != peer {
-            return None;
-        }
-        let ended = match stage {
-            AnnouncedStage::Ended(status) => Some(status),
-            AnnouncedStage::Posted | AnnouncedStage::Withdrawing => {
-                // It must be the one that any message of this envelope would meet.
-                let Envelope { space, source, tag } = *envelope;
-                let met = self.spaces.arrive(space, source, tag).map(Key::from_wire);
-                if met != Some(key) {
-                    tracing::warn!(peer, "a peer writes to a receive that is not its message's");
-                    if let Some(other) = met {
-                        self.fail(other, PeerFailure::Damaged.into());
-                    }
-                    return None;
-                }
-                None
-            }
-        };
-        self.counters.matched += 1;
-        let request = self.requests.get_mut(key)?;
-        let Body::Announced(announced) = &mut request.body else { return None };
-        let mut receive = std::mem::replace(&mut announced.receive, Receive::empty());
-        let wanted = length.min(receive.buffer.len() as u64);
-        let rts = Rts { request: sender, length, ..Rts::NONE };
-        receive.item = ItemId::NONE;
-        receive.fetch = Some(self.async_state.boxed(Fetch {
-            receiver: Some(Box::new(Written {
-                open: announced.open_buffer,
-                ended: ended.map(|status| status.outcome.err().unwrap_or(OpError::Cancelled)),
-            })),
-            ..Fetch::new(peer, rts, wanted)
-        }));
-        request.body = Body::Receive(receive);
-        let Envelope { source, tag, .. } = *envelope;
-        request.status = OpStatus { source, tag, length, outcome: Ok(()) };
-        self.announcer().out -= 1;
-        if self.announcer().waits() {
-            self.actions.push(Action::Poll(&RTR));
-        }
-        Some(())
-    }
-
-    /// A sender has forgotten a receive.
-    fn given_back(&mut self, peer: PeerIndex, key: Key) -> Option<()> {
-        let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
-            // It was met meanwhile.
-            return Some(());
-        };
-        let stage = announced.stage;
-        if announced.peer != peer {
-            return None;
-        }
-        match stage {
-            AnnouncedStage::Posted => return None,
-            AnnouncedStage::Withdrawing => self.finish_withdrawing(key),
-            AnnouncedStage::Ended(status) => {
-                self.unannounce(key);
-                self.finish(key, status);
-            }
-        }
-        if self.announcer().waits() {
-            self.actions.push(Action::Poll(&RTR));
-        }
-        Some(())
     }
 }

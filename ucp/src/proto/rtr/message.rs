@@ -29,6 +29,12 @@ pub(crate) enum Message {
         /// Bytes of the message, whether or not they fit.
         length: u64,
     },
+    /// A message was written to it whole: TAKEN and PUT_DONE in one. The words are the message's envelope.
+    Written {
+        receive: u64,
+        /// Bytes of the message, whether or not they fit.
+        length: u64,
+    },
     /// The receive wants to end.
     Withdraw { receive: u64 },
     /// Nothing will be written to it any more.
@@ -58,6 +64,7 @@ impl Message {
             Self::Taken { receive, request, length } => {
                 words(&mut out, &[2, receive, request, length]);
             }
+            Self::Written { receive, length } => words(&mut out, &[5, receive, length]),
             Self::Withdraw { receive } => words(&mut out, &[3, receive]),
             Self::Withdrawn { receive } => words(&mut out, &[4, receive]),
         }
@@ -77,6 +84,10 @@ impl Message {
             (2, 32) => {
                 let (request, length) = (word(bytes, 2)?, word(bytes, 3)?);
                 (length > 0).then_some(Self::Taken { receive, request, length })
+            }
+            (5, 24) => {
+                let length = word(bytes, 2)?;
+                (length > 0).then_some(Self::Written { receive, length })
             }
             (3, 16) => Some(Self::Withdraw { receive }),
             (4, 16) => Some(Self::Withdrawn { receive }),
@@ -104,6 +115,10 @@ mod tests {
         let mut golden = vec![0; 32];
         (golden[0], golden[8], golden[16], golden[24]) = (2, 3, 4, 5);
         assert_eq!(taken.pack(), golden);
+        let written = Message::Written { receive: 3, length: 4 };
+        let mut golden = vec![0; 24];
+        (golden[0], golden[8], golden[16]) = (5, 3, 4);
+        assert_eq!(written.pack(), golden);
         for (kind, message) in
             [(3, Message::Withdraw { receive: 9 }), (4, Message::Withdrawn { receive: 9 })]
         {
@@ -116,7 +131,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_parsed_or_refused(
-            kind in 0..6_u8,
+            kind in 0..7_u8,
             mut bytes in proptest::collection::vec(any::<u8>(), 0..130),
         ) {
             if bytes.len() >= 8 {

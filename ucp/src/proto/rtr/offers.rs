@@ -1,39 +1,158 @@
 //! The sender's side: the offers of a peer, and what was sent to it since they began.
 
 use bowline_base::slab::Key;
+use bowline_uct::PostError;
 
 use super::{Message, RTR};
 use crate::action::Action;
+use crate::address::WRITTEN;
 use crate::engine::{Engine, Inner};
 use crate::matching::Envelope;
-use crate::offers::{OFFERS, Offers, PeerOffer, Want};
-use crate::peer::{Peer, PeerIndex};
-use crate::proto::put::Put;
-use crate::request::{Send, SendPhase, Sender, send_of};
-
-/// TAKEN for a send that is about to go as a rendezvous, and what it then does; none if there is no
-/// offer for it.
-pub(super) fn take(
-    peer: &Peer,
-    send: &Send,
-    envelope: &Envelope,
-    key: Key,
-) -> Option<(Vec<u8>, Sender)> {
-    let length = send.buffer.len() as u64;
-    let (receive, target) = peer.offer_for(envelope, length)?;
-    let taken = Message::Taken { receive, request: key.to_wire(), length };
-    Some((taken.pack(), Box::new(Put::new(receive, target))))
-}
+use crate::offers::{OFFERS, Offers, PeerOffer, Unsaid, Want, Writing};
+use crate::pack;
+use crate::peer::{PeerIndex, PeerState};
+use crate::post::{self, Post};
+use crate::proto::put::{Put, putting};
+use crate::request::{Send, SendKind, SendPhase, send_of};
+use crate::status::OpStatus;
+use crate::wire;
 
 impl Inner {
-    /// Begins to write a send whose TAKEN is posted.
-    pub(crate) fn begin_taken(&mut self, key: Key, sender: Sender) {
-        if let Some(send) = send_of(&mut self.engine.requests, key) {
-            send.phase = SendPhase::Moving(sender);
-            self.engine.counters.sent_rtr += 1;
-            self.run(key);
+    /// Begins to write a send, if it is for an offer of its peer. None: it is for none, and its peer has heard
+    /// of all that is in front of it (rule 5).
+    pub(super) fn meet_offer(&mut self, key: Key) -> Option<Post> {
+        let least = self.engine.options.rtr_min;
+        let send = send_of(&mut self.engine.requests, key)?;
+        let index = send.peer;
+        let peer = &mut self.engine.peers[index as usize];
+        let Some((offer, unsaid)) = take(peer.offers.as_mut()?, send, key, least) else {
+            return match self.say_all(index) {
+                Ok(()) => None,
+                Err(error) => Some(self.refused(index, error)),
+            };
+        };
+        let mut target = offer.target;
+        target.wanted = target.wanted.min(unsaid.length);
+        // A write that is refused makes it a message that lies here.
+        (send.rendezvous, send.lent) = (true, false);
+        send.phase = SendPhase::Moving(Box::new(Put::new(offer.receive, target)));
+        self.engine.counters.sent_rtr += 1;
+        self.run(key);
+        Some(Post::Awaiting)
+    }
+
+    /// A peer hears of all that is written to its announced receives.
+    ///
+    /// # Errors
+    /// When the lane refuses; what was not said by then stays.
+    pub(crate) fn say_all(&mut self, index: PeerIndex) -> Result<(), PostError> {
+        self.say(index, usize::MAX)
+    }
+
+    /// The writing of a send has ended that the peer has heard nothing of: it hears of that, and of what is in
+    /// front of it.
+    pub(crate) fn say_written(&mut self, index: PeerIndex, key: Key) {
+        let offers = self.engine.peers[index as usize].offers.as_ref();
+        let at = offers.and_then(|offers| offers.unsaid.iter().position(|one| one.key == key));
+        self.say_first(index, at.map_or(0, |at| at + 1));
+    }
+
+    /// A peer hears of what is whole in front of anything that is not. Whether the lane took all.
+    pub(crate) fn say_whole(&mut self, index: PeerIndex) -> bool {
+        let peer = &self.engine.peers[index as usize];
+        if peer.state != PeerState::Ready {
+            return true;
+        }
+        let ended = |one: &&Unsaid| one.state != Writing::UnderWay;
+        let whole = |offers: &Offers| offers.unsaid.iter().take_while(ended).count();
+        self.say_first(index, peer.offers.as_deref().map_or(0, whole))
+    }
+
+    fn say_first(&mut self, index: PeerIndex, count: usize) -> bool {
+        match self.say(index, count) {
+            Ok(()) => true,
+            Err(PostError::NoResource) => {
+                let peer = &self.engine.peers[index as usize];
+                self.lanes[peer.lane as usize].iface.want_writable(peer.ep);
+                self.call_progress_thread();
+                false
+            }
+            Err(error) => {
+                let _ = self.refused(index, error);
+                false
+            }
         }
     }
+
+    /// Says of the first `count` sends that are not said how far they are.
+    fn say(&mut self, index: PeerIndex, count: usize) -> Result<(), PostError> {
+        for _ in 0..count {
+            let peer = &mut self.engine.peers[index as usize];
+            let unsaid = peer.offers.as_ref().and_then(|offers| offers.unsaid.front().copied());
+            let Some(Unsaid { key, receive, envelope, length, state }) = unsaid else { break };
+            // One that has failed is not for the peer to hear of, which has failed itself.
+            let lives = send_of(&mut self.engine.requests, key).is_some();
+            let at_once = state == Writing::Whole && peer.address.features & WRITTEN != 0;
+            if lives {
+                let message = match at_once {
+                    true => Message::Written { receive, length },
+                    false => Message::Taken { receive, request: key.to_wire(), length },
+                };
+                let ([first, second, _], number) = (wire::tagged(&envelope, 0), peer.tx_sequence);
+                let lane = &mut *self.lanes[peer.lane as usize].iface;
+                post::parts(lane, peer, wire::RTR, [first, second], &[&message.pack()])?;
+                let next = peer.tx_sequence;
+                if let Some(offers) = &mut peer.offers {
+                    offers.posted(number, next, Some(&envelope));
+                }
+            }
+            if let Some(offers) = &mut peer.offers {
+                offers.unsaid.pop_front();
+            }
+            peer.recompute_short_limit();
+            if lives && !at_once {
+                self.engine.counters.rtr_taken += 1;
+            }
+            if lives && at_once {
+                self.end_written(key);
+            } else if lives && state != Writing::UnderWay {
+                self.end_put(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// A send was written, and its peer has heard of it.
+    fn end_written(&mut self, key: Key) {
+        let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else { return };
+        let (length, rkey) = (buffer.len() as u64, put.take_key());
+        if let Some(rkey) = rkey {
+            let lane = self.engine.peers[index as usize].lane;
+            self.lanes[lane as usize].iface.rkey_release(rkey);
+        }
+        self.engine.finish(key, OpStatus { length, ..OpStatus::NONE });
+    }
+}
+
+/// Takes the offer for a send out of those that are open, if there is one and it may be written to it.
+fn take(
+    offers: &mut Offers,
+    send: &Send,
+    key: Key,
+    least: Option<u64>,
+) -> Option<(PeerOffer, Unsaid)> {
+    let SendKind::Tagged(envelope) = send.kind else { return None };
+    let length = send.buffer.len() as u64;
+    let long = send.rendezvous || least.is_some_and(|least| length >= least);
+    if !long || length == 0 || !pack::is_written(&send.buffer) {
+        return None;
+    }
+    let at = offers.position(&envelope)?;
+    let offer = offers.open.remove(at);
+    let state = Writing::UnderWay;
+    let unsaid = Unsaid { key, receive: offer.receive, envelope, length, state };
+    offers.unsaid.push_back(unsaid);
+    Some((offer, unsaid))
 }
 
 impl Engine {

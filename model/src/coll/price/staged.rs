@@ -38,14 +38,10 @@ pub fn bcast_piece(len: usize) -> usize {
     (len / 4).next_multiple_of(64).clamp(16 << 10, 64 << 10)
 }
 
-/// Least bytes of a block that is read from where it lies, and of all such blocks together.
+/// Least bytes of a block that is read from where it lies, and of all such blocks together: the kernel takes longer to
+/// find a page of another process than to copy it, so that slots are quicker while caches hold them.
 const READ_BYTES: usize = 32 << 10;
 const READ_ALL_BYTES: usize = 9 << 20;
-
-/// Few ranks, and what the blocks of so many have together at least: the kernel takes longer to find a page of another
-/// process than to copy it, and the slots of few ranks stay in caches.
-const FEW: u32 = 8;
-const READ_ALL_OF_FEW: usize = 128 << 20;
 
 /// What a byte that is read takes of one by a message, which is read too: a rank does so with all blocks, one after the
 /// other.
@@ -75,8 +71,7 @@ impl Staged {
     /// do not stay in caches, so that copies out of slots take as long as those that reads save.
     pub const fn reads(self, ranks: u32, bytes: usize) -> bool {
         let all = bytes.saturating_mul(ranks as usize).saturating_mul(ranks as usize);
-        let least = if ranks > FEW { READ_ALL_BYTES } else { READ_ALL_OF_FEW };
-        matches!(self, Self::Alltoall) && ranks > 2 && bytes >= READ_BYTES && all >= least
+        matches!(self, Self::Alltoall) && ranks > 2 && bytes >= READ_BYTES && all >= READ_ALL_BYTES
     }
 
     /// How vectors are combined, by ranks with a processor each if they are `apart`. Of collectives that combine, but for
@@ -196,9 +191,13 @@ mod tests {
     #[test]
     fn long_blocks_are_read_by_their_number_and_length() {
         let reads = |ranks, bytes| Staged::Alltoall.reads(ranks, bytes);
-        assert!(reads(12, 64 << 10) && reads(16, 64 << 10) && reads(10, 128 << 10));
-        assert!(reads(8, 4 << 20) && reads(4, 10 << 20) && !reads(2, 1 << 30));
-        assert!(!reads(8, 1 << 20) && !reads(64, 16 << 10) && !reads(16, 32 << 10));
+        assert!(reads(12, 64 << 10) && reads(8, 256 << 10) && reads(4, 1 << 20));
+        assert!(
+            !reads(8, 64 << 10)
+                && !reads(16, 32 << 10)
+                && !reads(64, 16 << 10)
+                && !reads(2, 1 << 30)
+        );
         assert!(!Staged::Allgather.reads(8, 1 << 20));
     }
 

@@ -5,9 +5,9 @@
 //! repeating its seed: [`Report::trace_hash`] of both is the same.
 //!
 //! ```
-//! use bowline::simulate::{self, Job};
+//! use bowline::simulate::{self, SimulatedJob};
 //!
-//! let job = Job::new(4, 42);
+//! let job = SimulatedJob::new(4, 42);
 //! let report = simulate::run(&job, |world| {
 //!     let mut sum = [0];
 //!     world.allreduce(&[world.rank()], &mut sum, bowline::mpi::Sum).expect("all ranks live");

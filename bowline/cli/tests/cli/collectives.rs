@@ -106,7 +106,7 @@ fn devices_have_costs_of_their_own() {
     };
     let shown = of();
     assert_eq!((&shown["source"], &shown["chosen_by"]), (&"assumed".into(), &"costs".into()));
-    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 14, "{shown}");
+    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 15, "{shown}");
     let fitted = "rdma,pipelining=7000,required=41000,byte=2";
     let costs = bowline::model_file::text([(&*bowline::costs::site(), "verbs", fitted.into())]);
     std::fs::write(bowline::model_file::costs_file(&file), costs).unwrap();

@@ -64,7 +64,10 @@ fn the_simulated_network_is_found_again_and_so_from_its_file() {
     let mut explain = command(["explain", "--collective", "allreduce", "-n", "48", "--size", "8"]);
     explain.env(name, costs);
     let shown = finish(explain).success();
-    assert!(shown.contains("tcp,pipelining=880,required=380,") && shown.contains("+ "), "{shown}");
+    assert!(
+        shown.contains("tcp,pipelining=880,rendezvous=0,required=380,") && shown.contains("+ "),
+        "{shown}"
+    );
     let again = fit(&format!("--from {out}/samples.json"));
     assert_eq!(again, report, "the same samples give the same fit");
     let kept: Value =

@@ -243,12 +243,12 @@ impl Costs {
         let after = self.by_size.partition_point(|row| row.bytes < bytes);
         match (after.checked_sub(1).map(|before| self.by_size[before]), self.by_size.get(after)) {
             (None, None) => {
-                let offer = if bytes > Self::EAGER_MOST { self.rendezvous } else { 0.0 };
-                (self.pipelining + offer, self.required + bytes * self.byte)
+                (self.pipelining + self.offer(0.0, bytes), self.required + bytes * self.byte)
             }
             (None, Some(first)) => (first.pipelining, first.required),
             (Some(last), None) => {
-                (last.pipelining, last.required + (bytes - last.bytes) * self.byte)
+                let required = last.required + (bytes - last.bytes) * self.byte;
+                (last.pipelining + self.offer(last.bytes, bytes), required)
             }
             (Some(one), Some(next)) => {
                 let part = (bytes - one.bytes) / (next.bytes - one.bytes);
@@ -256,6 +256,11 @@ impl Costs {
                 (between(one.pipelining, next.pipelining), between(one.required, next.required))
             }
         }
+    }
+
+    /// What a message of `bytes` waits for its receiver's answer in addition to one of `known` bytes.
+    fn offer(&self, known: f64, bytes: f64) -> f64 {
+        if known <= Self::EAGER_MOST && bytes > Self::EAGER_MOST { self.rendezvous } else { 0.0 }
     }
 
     /// The ratio that schedules of recursive multiplying are made for, with messages of `bytes`: the latency of one, in
@@ -335,7 +340,9 @@ mod tests {
         // Beyond a length a message waits for its receiver's answer.
         assert_eq!(Costs::TCP.message(131_072.0).0, 20_000.0);
         assert_eq!(Costs::TCP.message(131_073.0).0, 60_000.0);
-        assert_eq!(costs.message(1e6).0, 300.0, "it is in what was measured");
+        assert_eq!(costs.message(1e6).0, 40_300.0);
+        let long: Costs = "tcp,at8=100/10,at200000=300/110".parse().unwrap();
+        assert_eq!(long.message(1e6).0, 300.0, "it is in what was measured");
         for wrong in [
             "tcp,at8=1",
             "tcp,at8=1/2,at8=1/2",

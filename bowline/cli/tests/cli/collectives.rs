@@ -112,7 +112,7 @@ fn devices_have_costs_of_their_own() {
     std::fs::write(bowline::model_file::costs_file(&file), costs).unwrap();
     let shown = of();
     assert_eq!(shown["source"], "fitted");
-    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 11, "{shown}");
+    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 12, "{shown}");
     assert!(shown["costs"].as_str().unwrap().contains("required=41000"), "{shown}");
 }
 

@@ -82,7 +82,9 @@ fn a_duplicate_that_needs_the_dead_fails_at_all_others() {
                 end = request.poll();
                 end.is_some()
             });
-            assert!(is_death(end.and_then(|end| end.error).unwrap()));
+            let error = end.and_then(|end| end.error).unwrap();
+            let text = error.to_string();
+            assert!(is_death(error), "{text}");
         }
         until_known(world);
         assert!(is_death(world.dup().unwrap_err()));

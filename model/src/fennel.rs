@@ -25,6 +25,7 @@ pub mod latency;
 pub mod machine;
 pub mod network;
 pub mod nodes;
+pub mod priced;
 pub mod program;
 pub mod random;
 pub mod source;

@@ -174,7 +174,7 @@ impl Basis {
             let shared = shares && what.allows(self.shape.ranks, bytes);
             return Choice { messages: table(), staged: is_asked || shared };
         };
-        let Priced { form: messages, time } = first(priced(prices));
+        let Priced { form: messages, time, .. } = first(priced(prices));
         let staged = is_asked || prices.chooses_staged(what, bytes, operands, time);
         Choice { messages, staged }
     }

@@ -6,6 +6,7 @@
 
 mod collective;
 mod protocols;
+mod unlisted;
 
 use std::fmt::Write;
 use std::process::ExitCode;

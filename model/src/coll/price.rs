@@ -57,12 +57,26 @@ pub struct Crew {
 
 /// An algorithm with its price.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[expect(clippy::exhaustive_structs, reason = "two parts")]
+#[expect(clippy::exhaustive_structs, reason = "three parts")]
 pub struct Priced<F> {
     /// The algorithm.
     pub form: F,
     /// What it is expected to take, in nanoseconds.
     pub time: f64,
+    /// The part of that in which messages are under way that the next ones wait for.
+    pub waits: f64,
+}
+
+impl<F> Priced<F> {
+    /// An algorithm that has this load.
+    pub fn new(form: F, load: &Load, crew: Crew, costs: &Costs) -> Self {
+        Self { form, time: load.time(crew, costs), waits: load.waits(costs) }
+    }
+
+    /// The same price of another form.
+    pub fn map<G>(self, form: impl FnOnce(F) -> G) -> Priced<G> {
+        Priced { form: form(self.form), time: self.time, waits: self.waits }
+    }
 }
 
 /// An algorithm of allreduces: one of the forms, or a schedule of recursive multiplying.
@@ -92,24 +106,27 @@ impl AllreduceForm {
 /// Prices that differ by less than this part say nothing: costs are not known better.
 const ALIKE: f64 = 0.02;
 
-/// Prices algorithms; the cheapest comes first. Of those that cost nearly the same it is the one whose messages wait for
-/// each other least often: what such a wait takes is known least. Of equals it is the one that was named first.
+/// The cheapest first. Of those that cost nearly the same it is one whose messages wait less for each other, if they do by
+/// more than that: what such a wait takes is known least. Of equals it is the one that was named first.
+fn cheapest_first<F>(mut all: Vec<Priced<F>>) -> Vec<Priced<F>> {
+    all.sort_by(|one, other| one.time.total_cmp(&other.time));
+    let least = all.first().map_or(0.0, |first| first.time);
+    let alike = all.iter().take_while(|one| one.time <= least * (1.0 + ALIKE));
+    let waits = alike.map(|one| one.waits).fold(f64::INFINITY, f64::min) + least * ALIKE;
+    if let Some(at) = all.iter().position(|one| one.waits <= waits) {
+        all[..=at].rotate_right(1);
+    }
+    all
+}
+
+/// Prices algorithms; the cheapest comes first.
 fn sorted<F>(
     crew: Crew,
     costs: &Costs,
     forms: impl IntoIterator<Item = (F, Load)>,
 ) -> Vec<Priced<F>> {
-    let price =
-        |(form, load): (F, Load)| (load.hops, Priced { form, time: load.time(crew, costs) });
-    let mut all: Vec<_> = forms.into_iter().map(price).collect();
-    all.sort_by(|(_, one), (_, other)| one.time.total_cmp(&other.time));
-    let least = all.first().map_or(0.0, |(_, first)| first.time);
-    let alike = all.iter().take_while(|(_, way)| way.time <= least * (1.0 + ALIKE));
-    let first = alike.enumerate().min_by(|(_, (one, _)), (_, (other, _))| one.total_cmp(other));
-    if let Some((at, _)) = first {
-        all[..=at].rotate_right(1);
-    }
-    all.into_iter().map(|(_, priced)| priced).collect()
+    let price = |(form, load): (F, Load)| Priced::new(form, &load, crew, costs);
+    cheapest_first(forms.into_iter().map(price).collect())
 }
 
 /// From so many ranks on, allreduces have candidates of two kinds of stages.

@@ -121,30 +121,6 @@ impl<N: NetworkModel + ?Sized> NetworkModel for Box<N> {
     }
 }
 
-/// A network whose receivers are busy with each message too.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a network and a number")]
-pub struct BusyReceivers<N> {
-    /// The network beneath.
-    pub network: N,
-    /// Nanoseconds for each message.
-    pub each: f64,
-}
-
-impl<N: NetworkModel> NetworkModel for BusyReceivers<N> {
-    fn put(&mut self, from: u32, to: u32, bytes: usize, start: f64) -> Transfer {
-        self.network.put(from, to, bytes, start)
-    }
-
-    fn get(&mut self, by: u32, from: u32, bytes: usize, start: f64) -> Transfer {
-        self.network.get(by, from, bytes, start)
-    }
-
-    fn receive(&mut self, process: u32) -> f64 {
-        self.network.receive(process) + self.each
-    }
-}
-
 /// LogP with a gap for each byte (LogGP): overhead `o`, latency `L`, and at least `g` between messages of a
 /// process. (Culler and others 1993; Alexandrov and others 1995.)
 #[derive(Clone, Debug)]

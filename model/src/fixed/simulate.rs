@@ -16,11 +16,11 @@ use crate::coll::layers::{self, AmongNodes, Layered};
 use crate::coll::plan::{Place, Space, Span, Vectors};
 use crate::coll::price::{self, AllreduceForm, Costs, Crew, Load};
 use crate::coll::{self, multiply};
-use crate::cost::Pipelining;
 use crate::fennel::direct::RunOutcome;
 use crate::fennel::machine::{Machine, RunError};
-use crate::fennel::network::{Linear, Pipelined};
+use crate::fennel::network::Linear;
 use crate::fennel::nodes::TwoLevelNetwork;
+use crate::fennel::priced::PricedNetwork;
 use crate::fennel::source::{Stated, Stopped, Walk, write_down};
 
 /// Messages beyond which algorithms of a round for each rank are computed.
@@ -42,26 +42,18 @@ pub struct Simulator {
     network: TwoLevelNetwork,
 }
 
-const fn pipelined(costs: Costs) -> Pipelined {
-    let Costs { pipelining, required, byte, .. } = costs;
-    Pipelined { cost: Pipelining { pipelining, required }, byte }
-}
-
 type Ran = Result<Time, RunError>;
 
 impl Simulator {
     /// Of ranks with a node each, between which messages cost so much.
     pub const fn new(costs: Costs) -> Self {
-        let network = pipelined(costs);
-        let network =
-            TwoLevelNetwork { each: 1, inside: network, across: network, receive: costs.receive };
-        Self { costs, network }
+        let network = PricedNetwork(costs);
+        Self { costs, network: TwoLevelNetwork { each: 1, inside: network, across: network } }
     }
 
-    /// The same with so many ranks on each node, and other costs inside. What receiving takes there is charged to the
-    /// sender, for it is not what receiving from another node takes.
+    /// The same with so many ranks on each node, and other costs inside.
     pub const fn with_nodes(self, each: u32, inside: Costs) -> Self {
-        let inside = pipelined(Costs { required: inside.required + inside.receive, ..inside });
+        let inside = PricedNetwork(inside);
         Self { network: TwoLevelNetwork { each, inside, ..self.network }, ..self }
     }
 

@@ -10,11 +10,12 @@ use bowline_model::coll::choice::ChoiceInput;
 use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::price::{
     Algorithm, AllreduceForm, Combining, Costs, Crew, JobCosts, Layers, Priced, Prices,
-    ReductionOperands, alltoall, multiplying,
+    ReductionOperands,
 };
-use bowline_model::coll::wanted::{STAGED, WantedAllreduce};
+use bowline_model::coll::wanted::STAGED;
 use serde::Serialize;
 
+use super::unlisted::{self, Call};
 use crate::collective::Collective;
 
 /// Everything that is reported.
@@ -102,25 +103,29 @@ struct Shown {
     /// How a reduction goes through shared memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<&'static str>,
-    /// Predicted nanoseconds.
-    time_ns: f64,
+    /// Predicted nanoseconds; none of an algorithm in layers that costs do not choose from.
+    time_ns: Option<f64>,
     /// Whether a job with the settings of this one takes it.
     taken: bool,
 }
 
 /// Algorithms with their names, as settings take them.
 fn named<F>(all: Vec<Priced<Algorithm<F>>>, name: impl Fn(&F) -> String) -> Vec<Priced<String>> {
-    let named =
-        |Priced { form, time }: Priced<Algorithm<F>>| Priced { form: form.name_by(&name), time };
-    all.into_iter().map(named).collect()
+    all.into_iter().map(|one| one.map(|form| form.name_by(&name))).collect()
 }
 
 fn forms<F: Form>(all: Vec<Priced<F>>) -> Vec<Priced<String>> {
-    all.into_iter().map(|Priced { form, time }| Priced { form: form.name(), time }).collect()
+    all.into_iter().map(|one| one.map(|form| form.name())).collect()
 }
 
 fn of_form<F: Form>(form: &F) -> String {
     form.name()
+}
+
+/// Puts an algorithm before the first one that is dearer. Of equals those of messages come first, as a job takes them.
+fn insert(all: &mut Vec<Priced<String>>, one: Priced<String>) {
+    let place = all.iter().position(|other| one.time < other.time).unwrap_or(all.len());
+    all.insert(place, one);
 }
 
 /// The algorithms of one size, that of shared memory among them if the ranks share some, and what the table of limits
@@ -174,9 +179,7 @@ fn algorithms(
     let staged = collective.staged().filter(|_| memory);
     let staged = staged.and_then(|what| prices.staged(what, length, operands));
     if let Some(time) = staged {
-        // Of equals messages come first, as a job takes them.
-        let place = all.partition_point(|one| one.time <= time);
-        all.insert(place, Priced { form: STAGED.to_owned(), time });
+        insert(&mut all, Priced { form: STAGED.to_owned(), time, waits: 0.0 });
     }
     (all, table)
 }
@@ -225,32 +228,25 @@ pub(super) fn report(
             Collective::Alltoallv => table_of_job.uneven_alltoall().map(|(cell, _)| cell),
             _ => table_of_job.cell(key, length),
         };
-        // The name in the list of what is asked for, if the call allows it. It need not be one of those that costs
-        // choose from.
+        // The name in the list of what is asked for, if the call allows it. It need not be one that costs choose from.
+        let mut unpriced = None;
         let mut allowed = |asked: &str| {
-            let beside = match collective {
-                Collective::Allreduce => asked.parse::<WantedAllreduce>().ok().and_then(|wanted| {
-                    let schedule = wanted.schedule(ranks, operands.commutative())?;
-                    let load = multiplying(&schedule, (bytes, operands.width()));
-                    let costs = prices.anywhere().combining(operands.class());
-                    let name = AllreduceForm::Multiplying(schedule.clone()).name();
-                    Some((name, load.time(prices.crew, &costs)))
-                }),
-                Collective::Alltoallv => Alltoall::of_name(asked).and_then(|form| {
-                    form.partners()?;
-                    let load = alltoall(ranks, form, bytes);
-                    Some((form.name(), load.time(prices.crew, prices.anywhere())))
-                }),
-                _ => None,
-            };
-            let form = beside.as_ref().map_or(asked, |(name, _)| name).to_owned();
-            if let Some((form, time)) = beside
-                && all.iter().all(|one| one.form != form)
-            {
-                let place = all.partition_point(|one| one.time <= time);
-                all.insert(place, Priced { form, time });
+            let listed =
+                |all: &[Priced<String>], form: &str| all.iter().any(|one| one.form == form);
+            if listed(&all, asked) {
+                return Some(asked.to_owned());
             }
-            all.iter().any(|one| one.form == form).then_some(form)
+            let call = Call { collective, operands, bytes, prices: &prices, by_costs };
+            let (form, load) = unlisted::find(asked, call)?;
+            match load {
+                _ if listed(&all, &form) => {}
+                Some(load) => {
+                    let costs = prices.anywhere().combining(operands.class());
+                    insert(&mut all, Priced::new(form.clone(), &load, prices.crew, &costs));
+                }
+                None => unpriced = Some(form.clone()),
+            }
+            Some(form)
         };
         let by_setting = allowed(&asked);
         let tuned = cell.filter(|_| by_setting.is_none()).map(|cell| cell.algorithm());
@@ -266,12 +262,16 @@ pub(super) fn report(
         let vector = (length, operands.width());
         let combining =
             collective.staged().and_then(|it| it.combining(ranks, vector, share <= 1.0));
-        let algorithm = |(index, Priced { form, time }): (usize, Priced<String>)| {
+        let algorithm = |(index, Priced { form, time, .. }): (usize, Priced<String>)| {
             let taken = taken(index, &form);
             let memory = combining.filter(|_| form == STAGED).map(Combining::name);
-            Shown { name: form, memory, time_ns: time, taken }
+            Shown { name: form, memory, time_ns: Some(time), taken }
         };
-        let algorithms = all.into_iter().enumerate().map(algorithm).collect();
+        let unpriced = unpriced.map(|name| {
+            let taken = named.as_ref() == Some(&name);
+            Shown { name, memory: None, time_ns: None, taken }
+        });
+        let algorithms = all.into_iter().enumerate().map(algorithm).chain(unpriced).collect();
         OfSize { bytes, tuned, algorithms }
     };
     let sizes = if collective == Collective::Barrier { &[0][..] } else { sizes };
@@ -338,7 +338,9 @@ impl Report {
             for Shown { name, memory, time_ns, taken } in algorithms {
                 let mark = if *taken { '+' } else { '-' };
                 let memory = memory.map_or_else(String::new, |form| format!(" ({form})"));
-                writeln!(out, "  {mark} {:>12.2} us  {name}{memory}", time_ns / 1e3)?;
+                let time =
+                    time_ns.map_or_else(|| "-".to_owned(), |time| format!("{:.2}", time / 1e3));
+                writeln!(out, "  {mark} {time:>12} us  {name}{memory}")?;
             }
         }
         if let Some(note) = self.note {

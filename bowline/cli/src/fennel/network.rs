@@ -10,8 +10,9 @@ use bowline_model::fennel::fitted::{Beyond, Fitted};
 use bowline_model::fennel::latency::{Delayed, LatencyDistribution, RandomLatency};
 use bowline_model::fennel::machine::Machine;
 use bowline_model::fennel::network::{
-    Blocking, BusyReceivers, Compute, Hockney, Linear, LogGp, NetworkModel, Noisy, Pipelined,
+    Blocking, Compute, Hockney, Linear, LogGp, NetworkModel, Noisy, Pipelined,
 };
+use bowline_model::fennel::priced::PricedNetwork;
 use bowline_model::fennel::topology::{NetworkTopology, Placement, Wired};
 use bowline_model::fit::sizes::BySize;
 use bowline_model::fit::table::{Entry, FitTable};
@@ -86,6 +87,9 @@ enum Kind {
     Costs(Box<Costs>),
 }
 
+/// Costs that no simulated network has: of ranks that share a processor or memory, and of ranks that come late.
+const NOT_OF_NETWORKS: [&str; 5] = ["switch", "mark", "slot", "spill", "skew"];
+
 impl FromStr for Words {
     type Err = String;
 
@@ -100,9 +104,20 @@ impl FromStr for Words {
             let kind = match text {
                 "chapter-5" => Kind::Pipelined(Pipelined::CHAPTER_5),
                 "archer" => Kind::Archer,
-                _ => Kind::Costs(Box::new(
-                    text.parse().map_err(|error| format!("{}; {error}", wrong()))?,
-                )),
+                _ => {
+                    let beyond = text.split(',').filter_map(|word| word.trim().split('=').next());
+                    if let Some(name) =
+                        beyond.into_iter().find(|name| NOT_OF_NETWORKS.contains(name))
+                    {
+                        return Err(format!(
+                            "`{name}` is no cost of a simulated network, whose ranks have a processor each and share no \
+                             memory: leave it out"
+                        ));
+                    }
+                    Kind::Costs(Box::new(
+                        text.parse().map_err(|error| format!("{}; {error}", wrong()))?,
+                    ))
+                }
             };
             return Ok(Self { text: text.to_owned(), kind });
         };
@@ -164,8 +179,8 @@ enum Base {
     Hockney(Pipelined),
     LogGp([f64; 4]),
     BySize(Fitted),
-    /// With what each message keeps its receiver busy.
-    Costs(BusyReceivers<Pipelined>),
+    /// By costs.
+    Costs(Box<Costs>),
 }
 
 impl MachineOptions {
@@ -182,10 +197,8 @@ impl MachineOptions {
             Kind::Archer => (Base::BySize(archer()?), usual),
             Kind::Kept(transport) => (Base::BySize(kept(transport)?), usual),
             Kind::Costs(costs) => {
-                let Costs { pipelining, required, receive, byte, copy, reduce, .. } = **costs;
-                let network = Pipelined { cost: Pipelining { pipelining, required }, byte };
-                let compute = Linear { each: 0.0, byte: reduce, copied: copy };
-                (Base::Costs(BusyReceivers { network, each: receive }), compute)
+                let Costs { copy, reduce, .. } = **costs;
+                (Base::Costs(costs.clone()), Linear { each: 0.0, byte: reduce, copied: copy })
             }
         };
         ensure!(
@@ -254,8 +267,10 @@ impl MachineOptions {
                     of(pipelining, (required - bytes as f64 * byte).max(0.0), byte, 0.0)
                 })
             }
-            Base::Costs(BusyReceivers { network, each }) => {
-                of(network.cost.pipelining, network.cost.required, network.byte, *each)
+            Base::Costs(costs) => {
+                let Costs { pipelining, required, byte, receive, rendezvous, by_size, .. } =
+                    **costs;
+                Costs { rendezvous, by_size, ..of(pipelining, required, byte, receive) }
             }
         }
     }
@@ -301,7 +316,7 @@ impl Plan {
                 beyond = fresh.beyond();
                 Box::new(fresh)
             }
-            Base::Costs(network) => Box::new(*network),
+            Base::Costs(costs) => Box::new(PricedNetwork(**costs)),
         };
         if self.options.blocking {
             network = Box::new(Blocking(network));
@@ -333,12 +348,23 @@ impl fmt::Display for Plan {
         let options = &self.options;
         write!(out, "{}", options.network.text)?;
         match &self.base {
-            Base::Pipelined(Pipelined { cost, byte })
-            | Base::Costs(BusyReceivers { network: Pipelined { cost, byte }, .. }) => write!(
-                out,
-                " (alpha_p {} ns, alpha_r {} ns, {byte} ns for a byte)",
-                cost.pipelining, cost.required
-            )?,
+            Base::Pipelined(Pipelined { cost: Pipelining { pipelining, required }, byte }) => {
+                write!(
+                    out,
+                    " (alpha_p {pipelining} ns, alpha_r {required} ns, {byte} ns for a byte)"
+                )?;
+            }
+            Base::Costs(costs) => {
+                let Costs { pipelining, required, byte, rendezvous, .. } = **costs;
+                write!(
+                    out,
+                    " (alpha_p {pipelining} ns, alpha_r {required} ns, {byte} ns for a byte"
+                )?;
+                if rendezvous > 0.0 {
+                    write!(out, ", handshake of long messages {rendezvous} ns")?;
+                }
+                write!(out, ")")?;
+            }
             Base::BySize(fitted) => {
                 write!(out, " (fits of {} sizes)", fitted.by_size().points().len())?;
             }

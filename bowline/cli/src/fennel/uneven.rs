@@ -134,7 +134,7 @@ pub(super) fn job(
     wanted: &str,
     prices: &Prices,
 ) -> Result<(Job, String)> {
-    let linear = vec![Priced { form: Tree::Linear, time: 0.0 }];
+    let linear = vec![Priced { form: Tree::Linear, time: 0.0, waits: 0.0 }];
     let (job, name) = match kind {
         Kind::Allgatherv => {
             let each = (0..ranks).map(|rank| lengths.block(rank, Space::Output).len);

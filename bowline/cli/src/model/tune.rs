@@ -64,7 +64,7 @@ pub(super) struct Tune {
     // The path keeps clap from taking the list for an option that is given several times.
     #[arg(long, value_name = "BYTES", value_parser = numbers::sizes, default_value = "8,1k,64k,1m")]
     size: std::vec::Vec<usize>,
-    /// Costs are assumed for this transport unless BOWLINE_COLL_COSTS gives some, and jobs use it.
+    /// Costs are those of this transport, fitted or assumed, unless BOWLINE_COLL_COSTS gives some; jobs use it.
     #[arg(long, value_enum, default_value_t = Transport::Shm)]
     transport: Transport,
     /// The cells are for ranks of which each is on a node of its own, instead of ranks on one node.
@@ -278,12 +278,11 @@ impl Tune {
         Ok(config)
     }
 
-    /// What messages cost: what the settings say, or what is assumed of the transport.
+    /// What messages cost: what the settings say, or what was fitted of the transport, or is assumed of it.
     fn costs(&self, config: &Config) -> Result<Costs> {
-        let setting = bowline::mpi::COLL_COSTS;
-        let text: String = config.get(setting);
-        let text = if text == "auto" { self.transport.name() } else { &text };
-        let costs: JobCosts = text.parse().context(setting.name())?;
+        let known = bowline::model_file::coll_costs(self.spread, config)?;
+        let (text, _) = known.context("no transport of BOWLINE_TRANSPORTS carries messages")?;
+        let costs: JobCosts = text.parse().context(bowline::mpi::COLL_COSTS.name())?;
         Ok(if self.transport == Transport::Shm { costs.near } else { costs.far })
     }
 

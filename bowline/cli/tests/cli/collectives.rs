@@ -14,8 +14,10 @@ fn shown(arguments: &[&str], costs: Option<&str>) -> Value {
 /// The names of the algorithms for the first size, and the one that is taken.
 fn algorithms(shown: &Value) -> (Vec<String>, String) {
     let all = shown["sizes"][0]["algorithms"].as_array().unwrap();
-    let times: Vec<_> = all.iter().map(|one| one["time_ns"].as_f64().unwrap()).collect();
-    assert!(times.is_sorted(), "{times:?}");
+    // Of prices that differ by less than 2 % the first one need not be the least.
+    let times: Vec<_> = all.iter().filter_map(|one| one["time_ns"].as_f64()).collect();
+    let least = times.iter().copied().fold(f64::INFINITY, f64::min);
+    assert!(times[1..].is_sorted() && times[0] <= least * 1.02, "{times:?}");
     let name = |one: &Value| one["name"].as_str().unwrap().to_owned();
     let taken: Vec<_> = all.iter().filter(|one| one["taken"] == true).map(name).collect();
     assert_eq!(taken.len(), 1, "{shown}");
@@ -55,6 +57,63 @@ fn names_that_are_shown_are_those_of_settings() {
             assert_eq!(&algorithms(&asked).1, name);
         }
     }
+}
+
+/// A setting may name what costs do not choose from: a job takes it if the call allows it, and only then is it shown.
+#[test]
+fn names_that_costs_do_not_list_are_taken_where_a_call_allows_them() {
+    let shown = |line: &str, setting: &str, name: &str| {
+        let line = format!("explain --json --size 64 --collective {line}");
+        let mut command = command(line.split_whitespace());
+        command.env("BOWLINE_MODEL", "off").env(setting, name);
+        serde_json::from_str::<Value>(&finish(command).success()).unwrap()
+    };
+    let time = |found: &Value, name: &str| {
+        let all = found["sizes"][0]["algorithms"].as_array().unwrap();
+        let one = all.iter().find(|one| one["name"] == name);
+        one.map(|one| one["time_ns"].as_f64())
+    };
+    for (line, setting, name) in [
+        ("reduce -n 8", "BOWLINE_REDUCE", "ordered"),
+        ("barrier -n 8", "BOWLINE_BARRIER", "multiplying:1"),
+        ("bcast -n 8", "BOWLINE_BCAST", "two-trees:8"),
+        ("allgather -n 8", "BOWLINE_ALLGATHER", "multiplying:1"),
+        ("allgatherv -n 8", "BOWLINE_ALLGATHER", "multiplying:1"),
+        ("alltoall -n 8", "BOWLINE_ALLTOALL", "partners:2"),
+        ("alltoallv -n 8", "BOWLINE_ALLTOALL", "partners:2"),
+    ] {
+        let found = shown(line, setting, name);
+        let of_call = if line.starts_with("allgatherv") { None } else { Some(name) };
+        assert_eq!(algorithms(&found).1 == name, of_call.is_some(), "{line}: {found}");
+        assert_eq!(time(&found, name).flatten().is_some(), of_call.is_some(), "{line}");
+    }
+    // Both trees within nodes may be asked for; costs choose from the better one.
+    for name in ["nodes:linear:binomial", "nodes:binomial:binomial", "nodes:linear:two-trees:8"] {
+        let found = shown("bcast -n 48 --nodes 6", "BOWLINE_BCAST", name);
+        assert_eq!(algorithms(&found).1, name, "{found}");
+    }
+    let found = shown("bcast -n 48 --nodes 6", "BOWLINE_BCAST", "nodes:linear:two-trees:8");
+    assert_eq!(time(&found, "nodes:linear:two-trees:8"), Some(None));
+    // Ranks of one node have no layers, and what keeps no order is not taken where order counts.
+    for (line, setting, name) in [
+        ("bcast -n 8", "BOWLINE_BCAST", "nodes:linear:binomial"),
+        ("reduce -n 8 --ordered", "BOWLINE_REDUCE", "binomial"),
+    ] {
+        let found = shown(line, setting, name);
+        assert!(algorithms(&found).1 != name && time(&found, name).is_none(), "{line}: {found}");
+    }
+}
+
+#[test]
+fn elements_wider_than_a_part_of_a_slot_do_not_go_through_shared_memory() {
+    let shown = |width: &str| {
+        let line = ["explain", "--json", "--collective", "reduce", "-n", "8", "--size", "1m"];
+        let mut command = command([&line[..], &["--width", width]].concat());
+        command.env("BOWLINE_MODEL", "off");
+        algorithms(&serde_json::from_str(&finish(command).success()).unwrap()).0
+    };
+    assert!(shown("8").iter().any(|name| name == "staged"));
+    assert!(shown("65536").iter().all(|name| name != "staged"));
 }
 
 #[test]

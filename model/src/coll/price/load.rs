@@ -142,12 +142,20 @@ impl Load {
         self
     }
 
+    /// The mean message: how long it is under way, and how long it keeps its sender busy.
+    fn message(&self, costs: &Costs) -> (f64, f64) {
+        costs.message(if self.sends > 0.0 { self.bytes / self.sends } else { 0.0 })
+    }
+
+    /// Nanoseconds in which messages are under way that the next ones wait for.
+    pub fn waits(&self, costs: &Costs) -> f64 {
+        self.hops * self.message(costs).0
+    }
+
     /// Nanoseconds.
     pub fn time(&self, crew: Crew, costs: &Costs) -> f64 {
-        // Costs by size are those of the mean message.
-        let (algorithm, send) =
-            costs.message(if self.sends > 0.0 { self.bytes / self.sends } else { 0.0 });
-        let algorithm = self.hops * algorithm;
+        let (_, send) = self.message(costs);
+        let waits = self.waits(costs);
         let busy = self.sends * send
             + self.receives * costs.receive
             + self.reduced * costs.reduce
@@ -155,7 +163,7 @@ impl Load {
             + self.marks * costs.mark
             + self.moved * costs.slot
             + self.spilled / f64::from(crew.ranks) * costs.spill;
-        let algorithm = algorithm + self.lateness * costs.skew;
+        let algorithm = waits + self.lateness * costs.skew;
         if crew.share <= 1.0 {
             return algorithm + busy;
         }

@@ -5,7 +5,7 @@
 
 use super::{
     Algorithm, AllreduceForm, Costs, Crew, JobCosts, Load, OpClass, Priced, ReductionOperands,
-    Staged, allgather, barrier, bcast, gather, reduce, scan, scatter,
+    Staged, barrier, bcast, cheapest_first, gather, reduce, scan, scatter, slot_share,
 };
 use crate::coll::bcast::CHAIN_PIECE;
 use crate::coll::forms::{Allgather, Alltoall, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree};
@@ -64,10 +64,10 @@ impl Prices {
         self.parts().filter(|layers| !in_order || layers.consecutive)
     }
 
-    /// The price of what `time` says of a layer within nodes, by the better kind of tree.
-    fn within(&self, most: u32, time: impl Fn(Tree, Crew) -> f64) -> Priced<Tree> {
+    /// The price of a layer within nodes by the better kind of tree, whose load `load` gives for so many ranks.
+    fn within(&self, most: u32, costs: &Costs, load: impl Fn(Tree, u32) -> Load) -> Priced<Tree> {
         let crew = Crew { ranks: most, share: self.crew.share };
-        let of = |form| Priced { form, time: time(form, crew) };
+        let of = |form| Priced::new(form, &load(form, most), crew, costs);
         let [linear, binomial] = TREES.map(of);
         if linear.time <= binomial.time { linear } else { binomial }
     }
@@ -82,10 +82,9 @@ impl Prices {
         load: impl Fn(Tree, u32, usize) -> Load,
     ) -> Priced<Tree> {
         let pieces = bytes.div_ceil(CHAIN_PIECE).max(1);
-        self.within(most, |tree, crew| {
-            let piece = load(tree, crew.ranks, bytes / pieces);
-            let others = Load { hops: 0.0, ..piece }.times(pieces as f64 - 1.0);
-            piece.then(others).time(crew, costs)
+        self.within(most, costs, |tree, ranks| {
+            let piece = load(tree, ranks, bytes / pieces);
+            piece.then(Load { hops: 0.0, ..piece }.times(pieces as f64 - 1.0))
         })
     }
 
@@ -99,15 +98,14 @@ impl Prices {
         forms: Vec<Priced<F>>,
         layered: Option<Vec<(Priced<Tree>, Priced<F>)>>,
     ) -> Algorithms<F> {
-        let form = |Priced { form, time }| Priced { form: Algorithm::Form(form), time };
-        let mut all: Vec<_> = forms.into_iter().map(form).collect();
+        let mut all: Vec<_> = forms.into_iter().map(|one| one.map(Algorithm::Form)).collect();
         let layers = |(within, among): (Priced<Tree>, Priced<F>)| Priced {
             form: Algorithm::Layered(Layered { within: within.form, among: among.form }),
             time: within.time + among.time,
+            waits: within.waits + among.waits,
         };
         all.extend(layered.into_iter().flatten().map(layers));
-        all.sort_by(|one, other| one.time.total_cmp(&other.time));
-        all
+        cheapest_first(all)
     }
 
     /// One rank of each node.
@@ -118,9 +116,8 @@ impl Prices {
     /// All algorithms of barriers.
     pub fn barriers(&self) -> Algorithms<Barrier> {
         let layered = self.layers_for(false).map(|layers| {
-            let within = self.within(layers.most, |_, crew| {
-                barrier(crew.ranks, Barrier::Flat).time(crew, &self.costs.near)
-            });
+            let near = &self.costs.near;
+            let within = self.within(layers.most, near, |_, ranks| barrier(ranks, Barrier::Flat));
             Self::each(within, Self::leaders(layers).barriers(&self.costs.far))
         });
         Self::all(self.crew.barriers(self.anywhere()), layered)
@@ -130,10 +127,9 @@ impl Prices {
     pub fn bcasts(&self, bytes: usize) -> Algorithms<Bcast> {
         let layered = self.layers_for(false).map(|layers| {
             let load = |tree, ranks, bytes| bcast(ranks, bcast_within(tree), bytes);
-            let within = self.within(layers.most, |tree, crew| {
-                load(tree, crew.ranks, bytes).time(crew, &self.costs.near)
-            });
-            let in_pieces = self.in_pieces(layers.most, (bytes, &self.costs.near), load);
+            let near = &self.costs.near;
+            let within = self.within(layers.most, near, |tree, ranks| load(tree, ranks, bytes));
+            let in_pieces = self.in_pieces(layers.most, (bytes, near), load);
             let among = Self::leaders(layers).bcasts(&self.costs.far, bytes).into_iter();
             let of = |form: &Bcast| if *form == Bcast::Chain { in_pieces } else { within };
             among.map(|among| (of(&among.form), among)).collect()
@@ -153,8 +149,7 @@ impl Prices {
         let layered = parts.map(|layers| {
             // Nothing is cut within nodes, so the width does not count.
             let load = |tree, ranks, bytes| reduce(ranks, reduce_within(tree), (bytes, 1));
-            let within = self
-                .within(layers.most, |tree, crew| load(tree, crew.ranks, bytes).time(crew, near));
+            let within = self.within(layers.most, near, |tree, ranks| load(tree, ranks, bytes));
             let in_pieces = self.in_pieces(layers.most, (bytes, near), load);
             let among = Self::leaders(layers).reduces(&self.costs.far, bytes, operands);
             let of = |form: &Reduce| if *form == Reduce::Chain { in_pieces } else { within };
@@ -173,10 +168,9 @@ impl Prices {
         let near = &self.costs.near.combining(operands.class());
         let parts = self.layers_for(!operands.commutative());
         let layered = parts.map(|layers| {
-            let within = self.within(layers.most, |tree, crew| {
-                let reduce = reduce(crew.ranks, reduce_within(tree), (bytes, 1));
-                let bcast = bcast(crew.ranks, bcast_within(tree), bytes);
-                reduce.then(bcast).time(crew, near)
+            let within = self.within(layers.most, near, |tree, ranks| {
+                let reduce = reduce(ranks, reduce_within(tree), (bytes, 1));
+                reduce.then(bcast(ranks, bcast_within(tree), bytes))
             });
             Self::each(within, Self::leaders(layers).allreduces(&self.costs.far, bytes, operands))
         });
@@ -187,11 +181,9 @@ impl Prices {
     pub fn allgathers(&self, block: usize) -> Algorithms<Allgather> {
         let layered = self.layers_for(true).map(|layers| {
             let total = block.saturating_mul(self.crew.ranks as usize);
-            let within = self.within(layers.most, |tree, crew| {
-                let costs = &self.costs.near;
-                let gather = allgather(crew.ranks, Allgather::GatherBcast, block).time(crew, costs)
-                    - bcast(crew.ranks, Bcast::Flat, block * crew.ranks as usize).time(crew, costs);
-                gather.max(0.0) + bcast(crew.ranks, bcast_within(tree), total).time(crew, costs)
+            let within = self.within(layers.most, &self.costs.near, |tree, ranks| {
+                let gather = gather(ranks, Tree::Linear, block);
+                gather.then(bcast(ranks, bcast_within(tree), total))
             });
             let among =
                 Self::leaders(layers).allgathers(&self.costs.far, block * layers.most as usize);
@@ -204,7 +196,8 @@ impl Prices {
         Self::all(self.crew.allgathers(self.anywhere(), block), layered)
     }
 
-    /// What shared memory takes for a collective, where ranks have some, are all on one node and it allows so many.
+    /// What shared memory takes for a collective, where ranks have some, are all on one node, it allows so many, and their
+    /// elements fit in their part of a slot.
     pub fn staged(
         &self,
         what: Staged,
@@ -213,7 +206,9 @@ impl Prices {
     ) -> Option<f64> {
         let operands = operands.into();
         let Self { crew, costs, layers } = self;
-        let can = costs.near.mark > 0.0 && layers.is_none() && what.allows(crew.ranks, bytes);
+        let fits = !what.combines() || operands.width() <= slot_share(crew.ranks);
+        let can =
+            costs.near.mark > 0.0 && layers.is_none() && what.allows(crew.ranks, bytes) && fits;
         let costs = costs.near.combining(operands.class());
         can.then(|| what.load(*crew, bytes, operands).time(*crew, &costs))
     }
@@ -236,16 +231,15 @@ impl Prices {
         load: impl Fn(u32, Tree, usize) -> Load,
     ) -> Option<Vec<(Priced<Tree>, Priced<Tree>)>> {
         self.layers_for(false).map(|layers| {
-            let within = self.within(layers.most, |tree, crew| {
+            let within = self.within(layers.most, &self.costs.near, |tree, ranks| {
                 let total = block as f64 * f64::from(self.crew.ranks);
                 let sorted = if layers.consecutive { 0.0 } else { total };
-                load(crew.ranks, tree, block).copying(sorted).time(crew, &self.costs.near)
+                load(ranks, tree, block).copying(sorted)
             });
             let leaders = Self::leaders(layers);
             let of_node = block.saturating_mul(layers.most as usize);
             let among = TREES.map(|form| {
-                let load = load(layers.nodes, form, of_node);
-                Priced { form, time: load.time(leaders, &self.costs.far) }
+                Priced::new(form, &load(layers.nodes, form, of_node), leaders, &self.costs.far)
             });
             Self::each(within, among.into())
         })
@@ -275,10 +269,9 @@ impl Prices {
     pub fn scans(&self, bytes: usize, exclusive: bool, class: OpClass) -> Algorithms<Scan> {
         let near = &self.costs.near.combining(class);
         let layered = self.layers_for(true).map(|layers| {
-            let within = self.within(layers.most, |tree, crew| {
-                let inside = scan(crew.ranks, scan_within(tree), exclusive, bytes);
-                let back = bcast(crew.ranks, bcast_within(tree), bytes).reducing(bytes as f64);
-                inside.then(back).time(crew, near)
+            let within = self.within(layers.most, near, |tree, ranks| {
+                let inside = scan(ranks, scan_within(tree), exclusive, bytes);
+                inside.then(bcast(ranks, bcast_within(tree), bytes).reducing(bytes as f64))
             });
             Self::each(within, Self::leaders(layers).scans(&self.costs.far, bytes, true, class))
         });
@@ -288,14 +281,13 @@ impl Prices {
     /// All algorithms of all-to-alls of blocks of `block` bytes.
     pub fn alltoalls(&self, block: usize) -> Algorithms<Alltoall> {
         let layered = self.layers_for(false).map(|layers| {
-            let ranks = self.crew.ranks as usize;
-            let within = self.within(layers.most, |_, crew| {
-                let others = f64::from(crew.ranks - 1);
-                let of_rank = block.saturating_mul(ranks) as f64;
+            let of_rank = block.saturating_mul(self.crew.ranks as usize) as f64;
+            let within = self.within(layers.most, &self.costs.near, |_, ranks| {
+                let others = f64::from(ranks - 1);
                 // The first rank sorts all blocks of its node twice.
-                let sorted = 2.0 * f64::from(crew.ranks) * of_rank;
+                let sorted = 2.0 * f64::from(ranks) * of_rank;
                 let there = Load::fan_in(others, of_rank).copying(sorted);
-                there.then(Load::fan_out(others, of_rank)).time(crew, &self.costs.near)
+                there.then(Load::fan_out(others, of_rank))
             });
             let of_nodes = block.saturating_mul((layers.most as usize).saturating_pow(2));
             let among = Self::leaders(layers).alltoalls(&self.costs.far, of_nodes).into_iter();
@@ -314,11 +306,10 @@ impl Prices {
         let operands = operands.into();
         let near = &self.costs.near.combining(operands.class());
         let layered = self.layers_for(true).map(|layers| {
-            let within = self.within(layers.most, |tree, crew| {
+            let within = self.within(layers.most, near, |tree, ranks| {
                 let block = total as f64 / f64::from(self.crew.ranks);
-                let reduce = reduce(crew.ranks, reduce_within(tree), (total, 1));
-                let scatter = Load::fan_out(f64::from(crew.ranks - 1), block);
-                reduce.then(scatter).time(crew, near)
+                let reduce = reduce(ranks, reduce_within(tree), (total, 1));
+                reduce.then(Load::fan_out(f64::from(ranks - 1), block))
             });
             Self::each(
                 within,
@@ -363,6 +354,38 @@ mod tests {
             let all = prices(layers).allreduces(8, true);
             assert!(all.iter().all(|one| matches!(one.form, Algorithm::Form(_))));
         }
+    }
+
+    /// Of prices that differ by less than costs are known, one that waits less is taken, in layers too.
+    #[test]
+    fn of_prices_that_are_alike_those_that_wait_least_win() {
+        let (mut others, mut dearer) = (0, 0);
+        for (ranks, nodes) in [(2, 1), (4, 1), (7, 1), (16, 1), (16, 4), (64, 8), (48, 6)] {
+            let layers = Layers { nodes, most: ranks / nodes, consecutive: true };
+            let layers = (nodes > 1).then_some(layers);
+            for share in [1.0, 8.0] {
+                let prices = Prices { crew: Crew { ranks, share }, ..prices(layers) };
+                for bits in 0..24 {
+                    let all = prices.allreduces(1 << bits, true);
+                    let least = all.iter().map(|one| one.time).fold(f64::INFINITY, f64::min);
+                    let alike = all.iter().filter(|one| one.time <= least * 1.02);
+                    let least_waits = alike.map(|one| one.waits).fold(f64::INFINITY, f64::min);
+                    assert!(
+                        all[0].waits <= least_waits + least * 0.02,
+                        "{ranks} {nodes} {bits}: {all:?}"
+                    );
+                    others += u32::from(all[1..].iter().any(|one| one.waits > least_waits));
+                    dearer += u32::from(all[0].time > least);
+                    // Those on all ranks alone have the order of the crew.
+                    if layers.is_none() {
+                        let of_crew = prices.crew.allreduces(&prices.costs.near, 1 << bits, true);
+                        let forms = of_crew.into_iter().map(|one| Algorithm::Form(one.form));
+                        assert!(all.into_iter().map(|one| one.form).eq(forms));
+                    }
+                }
+            }
+        }
+        assert!(others > 0 && dearer > 0, "the rule decides nothing here");
     }
 
     #[test]

@@ -67,6 +67,11 @@ impl Staged {
         ranks >= 2 && (in_lines || ranks <= RANKS_MAX)
     }
 
+    /// Whether vectors are combined in it.
+    pub(super) const fn combines(self) -> bool {
+        matches!(self, Self::Reduce | Self::Allreduce | Self::ReduceScatter)
+    }
+
     /// Whether ranks that can read each other's memory do so with blocks of `bytes`, and use no slots: where long blocks
     /// do not stay in caches, so that copies out of slots take as long as those that reads save.
     pub const fn reads(self, ranks: u32, bytes: usize) -> bool {

@@ -48,7 +48,7 @@ enum How {
 
 /// With their names; the first one is chosen.
 fn named<F: Form>(all: Vec<Priced<F>>, how: impl Fn(F) -> How) -> Vec<Candidate> {
-    let all = all.into_iter().enumerate().map(|(index, Priced { form, time })| Candidate {
+    let all = all.into_iter().enumerate().map(|(index, Priced { form, time, .. })| Candidate {
         word: form.name(),
         time,
         chosen: index == 0,
@@ -91,7 +91,7 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
         let messages = all.iter().find(|one| one.chosen).map_or(f64::INFINITY, |one| one.time);
         let chosen = prices.chooses_staged(what, length, true, messages);
         all.iter_mut().for_each(|one| one.chosen &= !chosen);
-        let place = all.partition_point(|one| one.time <= time);
+        let place = all.iter().position(|one| time < one.time).unwrap_or(all.len());
         all.insert(place, Candidate { word: STAGED.to_owned(), time, chosen, how: How::Staged });
     }
     all
@@ -100,7 +100,7 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
 /// The forms, the candidates of the choice, and every schedule of one level or those of more heuristics.
 fn allreduces(crew: Crew, costs: &Costs, bytes: usize) -> Vec<Candidate> {
     let mut all = Vec::new();
-    for (index, Priced { form, time }) in
+    for (index, Priced { form, time, .. }) in
         crew.allreduces(costs, bytes, true).into_iter().enumerate()
     {
         let word = form.name();

@@ -8,6 +8,7 @@ pub(crate) mod instructions;
 mod instructions_c;
 mod memory;
 mod modes;
+mod mpin;
 mod neighbours;
 mod output;
 mod progress;
@@ -45,6 +46,8 @@ pub(crate) enum Task {
     ReceiveMemory(memory::Options),
     /// Matching queues and receive queues beside the figures published about them
     Queues(queues::Options),
+    /// Receiver-initiated messages beside the figures published about them
+    Mpin(mpin::Options),
     /// Recursive multiplying beside the figures published about it: modelled, simulated, and with real ranks
     Collectives(collectives::Options),
     /// Who moves messages on while a rank computes, beside the figures published about it
@@ -78,6 +81,7 @@ pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
         Task::Neighbours(options) => neighbours::run(workspace, &options),
         Task::ReceiveMemory(options) => memory::run(workspace, &options),
         Task::Queues(options) => queues::run(workspace, &options),
+        Task::Mpin(options) => mpin::run(workspace, &options),
         Task::Collectives(options) => collectives::run(workspace, &options),
         Task::Progress(options) => progress::run(workspace, &options),
     }

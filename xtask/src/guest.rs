@@ -19,6 +19,7 @@ mod image;
 mod kernel;
 mod list;
 pub(crate) mod measure;
+pub(crate) mod mpin;
 
 use std::path::PathBuf;
 

@@ -22,6 +22,7 @@ mod onesided;
 mod pair;
 mod payload;
 mod plan;
+mod posted;
 mod raw;
 pub(super) mod site;
 mod start_up;

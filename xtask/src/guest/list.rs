@@ -76,6 +76,9 @@ pub(super) const USUAL: &[Entry] = &[
                 "./bowline perf cswap_lat --transport verbs --iterations 50",
                 "BOWLINE_VERBS_MODE=ud ./bowline perf am_lat --transport verbs --size 0,8,100,6000 --iterations 20",
                 "BOWLINE_VERBS_MODE=ud ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
+                // Receives that are announced, and messages that are written to them.
+                "BOWLINE_RNDV_SCHEME=rtr BOWLINE_RTR_MIN=1 ./bowline perf tag_posted_lat --transport verbs --size 4,100,6000,100000 --iterations 20",
+                "BOWLINE_RNDV_SCHEME=rtr BOWLINE_RTR_MIN=1 ./bowline perf tag_posted_bw --transport verbs --size 4,6000,100000 --iterations 3 --window 5",
                 // Receive queues over puts and atomics.
                 "BOWLINE_RECV_QUEUE=scmp ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
                 "BOWLINE_RECV_QUEUE=ring ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",

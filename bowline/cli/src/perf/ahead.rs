@@ -21,9 +21,13 @@ pub(crate) struct Ahead<T> {
 
 impl<T> Ahead<T> {
     pub(crate) fn new(plan: &Plan) -> Self {
-        let slots = plan.slots();
+        Self::of(plan.slots(), plan.messages())
+    }
+
+    /// Into so many slots, of so many messages.
+    pub(crate) fn of(slots: usize, messages: u64) -> Self {
         let open = VecDeque::with_capacity(slots);
-        Self { slots, left: plan.messages(), front: 0, back: 0, open }
+        Self { slots, left: messages, front: 0, back: 0, open }
     }
 
     /// The slot of a receive that may be started now, which [`started`](Self::started) must follow.

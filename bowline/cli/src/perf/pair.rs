@@ -14,7 +14,7 @@ use super::figure::Figure;
 use super::payload::Buffer;
 use super::plan::Plan;
 use super::site::Site;
-use super::{Kind, Test, active, drive, onesided, streams, tagged};
+use super::{Kind, Test, active, drive, onesided, posted, streams, tagged};
 
 /// The matching space of the measurements.
 const SPACE: u32 = 0;
@@ -117,6 +117,18 @@ impl Pair {
                 onesided::transfers(self, plan)?
             }
             Test::FaddLat | Test::CswapLat => onesided::atomics(self, plan)?,
+            Test::TagPostedLat => {
+                let mut side = posted::Side::new(self, plan, true)?;
+                let samples = drive::ping_pong(plan, self.rank, &mut side)?;
+                side.close()?;
+                samples
+            }
+            Test::TagPostedBw => {
+                let mut side = posted::Side::new(self, plan, self.rank == 1)?;
+                let samples = drive::stream(plan, self.rank, &mut side)?;
+                side.close()?;
+                samples
+            }
             _ if plan.kind() == Kind::Windows => {
                 drive::stream(plan, self.rank, &mut tagged::Side::new(self, plan))?
             }

@@ -39,6 +39,10 @@ pub(crate) enum Test {
     TagBw,
     /// Short tagged messages, in windows.
     TagRate,
+    /// Tagged messages whose receives are posted before they are sent.
+    TagPostedLat,
+    /// The same, in windows.
+    TagPostedBw,
     /// MPI send and receive.
     MpiLat,
     /// MPI nonblocking sends and receives, in windows.
@@ -123,7 +127,7 @@ impl Test {
     pub(crate) const fn kind(self) -> Kind {
         match self {
             Self::RawBw | Self::AmBw | Self::PutBw | Self::GetBw => Kind::Windows,
-            Self::StreamBw => Kind::Windows,
+            Self::StreamBw | Self::TagPostedBw => Kind::Windows,
             Self::TagBw | Self::TagRate | Self::MpiBw | Self::MpiRate => Kind::Windows,
             Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Kind::Collective,
             Self::Reduce | Self::Allgather => Kind::Collective,
@@ -163,7 +167,7 @@ impl Test {
         match self {
             _ if self.carries_nothing() => 0,
             Self::RawBw | Self::AmBw | Self::StreamBw | Self::PutBw => 1 << 20,
-            Self::GetBw | Self::TagBw | Self::MpiBw => 1 << 20,
+            Self::GetBw | Self::TagBw | Self::TagPostedBw | Self::MpiBw => 1 << 20,
             _ => 8,
         }
     }

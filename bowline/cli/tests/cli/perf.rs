@@ -69,6 +69,8 @@ tests_of_all_sizes! {
     tag_lat "--iterations 40",
     tag_bw "--iterations 3 --window 5",
     tag_rate "--iterations 3",
+    tag_posted_lat "--iterations 40",
+    tag_posted_bw "--iterations 3 --window 5",
     mpi_lat "--iterations 40",
     mpi_bw "--iterations 3 --window 5",
     mpi_rate "--iterations 3",

@@ -1,0 +1,340 @@
+//! Messages between two ranks beside puts, by `bowline perf`: one way, and in windows.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::{Findings, Manner, Options, median};
+use crate::workspace::Workspace;
+use crate::{guest, needs};
+
+/// Payloads; the published ones.
+const SIZES: [u64; 6] = [4, 64, 512, 1024, 4096, 8192];
+
+/// Shortest put that a ping-pong of puts has: it is its own signal.
+const WORD: u64 = 8;
+
+/// Quotient of the latencies of a message and of a put that is aimed at.
+const GOAL: f64 = 1.3;
+
+/// Published: bytes, one way in microseconds, and the bare remote write.
+const PUBLISHED: [(u64, f64, Option<f64>); 6] = [
+    (4, 29.91, Some(13.3)),
+    (64, 32.10, None),
+    (512, 37.36, None),
+    (1024, 43.30, None),
+    (4096, 69.89, Some(53.3)),
+    (8192, 116.58, None),
+];
+
+/// What joins the ranks.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Shared memory
+    Shm,
+    /// TCP over the loopback device
+    Tcp,
+    /// libfabric, by the provider of BOWLINE_OFI_PROVIDER
+    Ofi,
+    /// RDMA devices of a guest, whose times mean little
+    Guest,
+}
+
+impl Network {
+    const ALL: [Self; 4] = [Self::Shm, Self::Tcp, Self::Ofi, Self::Guest];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Shm => "shm",
+            Self::Tcp => "tcp",
+            Self::Ofi => "ofi",
+            Self::Guest => "verbs",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    /// None: puts.
+    manner: Option<Manner>,
+    windows: bool,
+}
+
+/// Those of one round.
+const RUNS: [Run; 6] = [
+    Run { manner: None, windows: false },
+    Run { manner: Some(Manner::Eager), windows: false },
+    Run { manner: Some(Manner::ReceiverInitiated), windows: false },
+    Run { manner: None, windows: true },
+    Run { manner: Some(Manner::Eager), windows: true },
+    Run { manner: Some(Manner::ReceiverInitiated), windows: true },
+];
+
+impl Run {
+    const fn test(self) -> &'static str {
+        match (self.manner, self.windows) {
+            (None, false) => "put_lat",
+            (None, true) => "put_bw",
+            (Some(_), false) => "tag_posted_lat",
+            (Some(_), true) => "tag_posted_bw",
+        }
+    }
+
+    fn sizes(self) -> [u64; 6] {
+        let least = if self.manner.is_none() && !self.windows { WORD } else { 1 };
+        SIZES.map(|size| size.max(least))
+    }
+
+    fn arguments(self, network: Network, iterations: [u32; 2]) -> Vec<String> {
+        let sizes = self.sizes().map(|size| size.to_string()).join(",");
+        let iterations = iterations[usize::from(self.windows)].to_string();
+        let fixed = ["perf", self.test(), "--transport", network.name(), "--json"];
+        let chosen = ["--size", &sizes, "--iterations", &iterations];
+        fixed.into_iter().chain(chosen).map(str::to_owned).collect()
+    }
+
+    fn settings(self) -> &'static [(&'static str, &'static str)] {
+        self.manner.map_or(&[], Manner::settings)
+    }
+}
+
+/// A figure of `bowline perf`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Figure {
+    size: u64,
+    median_ns: f64,
+}
+
+/// One size over one network.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Row {
+    network: &'static str,
+    /// In windows, where times are those of one message of many; else one way.
+    windows: bool,
+    bytes: u64,
+    /// Of the put, which has at least 8 bytes where it goes one way.
+    put_ns: f64,
+    eager_ns: f64,
+    receiver_initiated_ns: f64,
+    /// Quotients of the times, by the put's.
+    eager_by_put: f64,
+    receiver_initiated_by_put: f64,
+    published_by_put: Option<f64>,
+    published_us: Option<f64>,
+    goal: f64,
+}
+
+/// Measures over all networks that are wanted.
+pub(super) fn measure(
+    workspace: &Workspace,
+    options: &Options,
+    findings: &mut Findings,
+) -> Result<()> {
+    let chosen = |network: &Network| match options.networks.is_empty() {
+        true => !options.quick || *network != Network::Guest,
+        false => options.networks.contains(network),
+    };
+    let networks: Vec<Network> = Network::ALL.into_iter().filter(chosen).collect();
+    let with_ofi = networks.contains(&Network::Ofi) && can_build_ofi();
+    let features: &[&str] = if with_ofi { &["--features", "bowline-cli/ofi"] } else { &[] };
+    if networks.iter().any(|network| *network != Network::Guest) {
+        super::super::build_release(workspace, &[&["-p", "bowline-cli"][..], features].concat())?;
+    }
+    let command = workspace.metadata.target_directory.as_std_path().join("release/bowline");
+    for network in networks {
+        let rounds = rounds(network, options.quick);
+        let said = match network {
+            Network::Guest => in_guest(workspace, rounds),
+            _ => here(&command, network, options.quick, rounds),
+        };
+        match said.and_then(|said| rows(network, &said)) {
+            Ok(rows) => {
+                show(network, &rows);
+                findings.transfers.extend(rows);
+            }
+            // The ones that every machine has must not fail.
+            Err(error) if matches!(network, Network::Ofi | Network::Guest) => {
+                let why = format!("{error:#}");
+                let last = why.lines().last().unwrap_or_default();
+                findings.missing.push(format!("{}: {last}", network.name()));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether what libfabric's bindings are made with is installed.
+fn can_build_ofi() -> bool {
+    let packages = ["libfabric-dev", "pkg-config", "libclang-dev"];
+    let needed = needs::OF_TESTS.iter().filter(|need| packages.contains(&need.package));
+    needs::missing(&needed.copied().collect::<Vec<_>>()).is_empty()
+}
+
+const fn rounds(network: Network, quick: bool) -> usize {
+    match (network, quick) {
+        (Network::Guest, _) => 3,
+        (_, true) => 3,
+        (_, false) => 9,
+    }
+}
+
+/// The runs of one round in its order.
+fn ordered(round: usize) -> [Run; 6] {
+    let mut runs = RUNS;
+    runs.rotate_left(round % RUNS.len());
+    runs
+}
+
+/// What the runs have printed, by round.
+type Said = Vec<Vec<(Run, String)>>;
+
+fn here(command: &Path, network: Network, quick: bool, rounds: usize) -> Result<Said> {
+    let iterations = if quick { [2000, 60] } else { [8000, 400] };
+    let run = |run: Run| -> Result<(Run, String)> {
+        let output = Command::new(command)
+            .args(run.arguments(network, iterations))
+            .envs(run.settings().iter().copied())
+            .output()
+            .with_context(|| format!("cannot start {}", command.display()))?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{} fails: {}", run.test(), error.trim());
+        Ok((run, String::from_utf8_lossy(&output.stdout).into_owned()))
+    };
+    (0..rounds).map(|round| ordered(round).into_iter().map(run).collect()).collect()
+}
+
+fn in_guest(workspace: &Workspace, rounds: usize) -> Result<Said> {
+    let runs: Vec<Run> = (0..rounds).flat_map(ordered).collect();
+    let command = |run: &Run| {
+        let variables = run.settings().iter().map(|(name, value)| format!("{name}={value}"));
+        let variables: Vec<String> = variables.collect();
+        (variables.join(" "), run.arguments(Network::Guest, [200, 10]).join(" "))
+    };
+    let commands: Vec<_> = runs.iter().map(command).collect();
+    let said = guest::mpin::figures(workspace, &commands)?;
+    let all: Vec<(Run, String)> = runs.into_iter().zip(said).collect();
+    Ok(all.chunks(RUNS.len()).map(<[_]>::to_vec).collect())
+}
+
+/// Times by size of one run.
+fn times(run: Run, said: &str) -> Result<Vec<f64>> {
+    let figures: Vec<Figure> = serde_json::from_str(said)
+        .with_context(|| format!("{} has printed no figures", run.test()))?;
+    let sizes = run.sizes();
+    if figures.len() != sizes.len() || figures.iter().zip(sizes).any(|(one, size)| one.size != size)
+    {
+        bail!("{} has printed other sizes than it was asked for", run.test());
+    }
+    Ok(figures.into_iter().map(|figure| figure.median_ns).collect())
+}
+
+fn rows(network: Network, said: &Said) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for windows in [false, true] {
+        // By round: times of puts, eager and receiver-initiated messages, by size.
+        let mut rounds = Vec::new();
+        for round in said {
+            let of = |manner: Option<Manner>| {
+                let wanted = Run { manner, windows };
+                let found = round.iter().find(|(run, _)| *run == wanted);
+                let (run, said) = found.context("a round lacks a run")?;
+                times(*run, said)
+            };
+            let manners = [None, Some(Manner::Eager), Some(Manner::ReceiverInitiated)];
+            rounds.push([of(manners[0])?, of(manners[1])?, of(manners[2])?]);
+        }
+        for (at, bytes) in SIZES.into_iter().enumerate() {
+            let time = |which: usize| median(rounds.iter().map(|r| r[which][at]).collect());
+            let by_put = |which: usize| {
+                median(rounds.iter().map(|round| round[which][at] / round[0][at]).collect())
+            };
+            let published = PUBLISHED.iter().find(|(size, ..)| *size == bytes && !windows);
+            rows.push(Row {
+                network: network.name(),
+                windows,
+                bytes,
+                put_ns: time(0),
+                eager_ns: time(1),
+                receiver_initiated_ns: time(2),
+                eager_by_put: by_put(1),
+                receiver_initiated_by_put: by_put(2),
+                published_by_put: published.and_then(|(_, us, put)| Some(us / (*put)?)),
+                published_us: published.map(|(_, us, _)| *us),
+                goal: GOAL,
+            });
+        }
+    }
+    Ok(rows)
+}
+
+fn show(network: Network, rows: &[Row]) {
+    for windows in [false, true] {
+        let what = if windows { "in windows, one message of many" } else { "one way" };
+        println!("messages beside puts over {}, {what}", network.name());
+        println!(
+            "{:>6} {:>10} {:>10} {:>10} {:>8} {:>8} {:>11} {:>10}",
+            "bytes", "put ns", "eager", "rtr", "eager/p", "rtr/p", "published", "rtr MB/s"
+        );
+        for row in rows.iter().filter(|row| row.windows == windows) {
+            let published = row.published_by_put.map_or(String::from("-"), |by| format!("{by:.2}"));
+            let missed = !windows && row.receiver_initiated_by_put > row.goal;
+            println!(
+                "{:>6} {:>10.0} {:>10.0} {:>10.0} {:>8.2} {:>8.2} {published:>11} {:>10.1}{}",
+                row.bytes,
+                row.put_ns,
+                row.eager_ns,
+                row.receiver_initiated_ns,
+                row.eager_by_put,
+                row.receiver_initiated_by_put,
+                row.bytes as f64 * 1e3 / row.receiver_initiated_ns,
+                if missed { "  [missed]" } else { "" }
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(run: Run, ns: f64) -> (Run, String) {
+        let figure = |size: u64| format!(r#"{{"size":{size},"median_ns":{ns},"test":"x"}}"#);
+        (run, format!("[{}]", run.sizes().map(figure).join(",")))
+    }
+
+    #[test]
+    fn quotients_are_taken_within_a_round() {
+        // In the second round everything takes ten times as long.
+        let round = |times: f64| -> Vec<_> {
+            let ns = |run: Run| match run.manner {
+                None => 100.0 * times,
+                Some(Manner::Eager) => 150.0 * times,
+                Some(Manner::ReceiverInitiated) => 225.0 * times,
+            };
+            RUNS.into_iter().map(|run| said(run, ns(run))).collect()
+        };
+        let rows = rows(Network::Shm, &vec![round(1.0), round(10.0), round(1.0)]).unwrap();
+        assert_eq!(rows.len(), 2 * SIZES.len());
+        for row in &rows {
+            assert_eq!((row.eager_by_put, row.receiver_initiated_by_put), (1.5, 2.25));
+            assert_eq!((row.put_ns, row.eager_ns), (100.0, 150.0));
+        }
+        let published = rows[0].published_by_put.unwrap();
+        assert!((published - 2.25).abs() < 0.01, "{published}");
+        assert_eq!(rows[SIZES.len()].published_us, None);
+    }
+
+    #[test]
+    fn a_put_has_at_least_a_word_and_other_sizes_are_refused() {
+        let put = RUNS[0];
+        assert_eq!(put.sizes()[..2], [8, 64]);
+        assert_eq!(RUNS[1].sizes(), SIZES);
+        let (_, other) = said(RUNS[1], 1.0);
+        assert!(times(put, &other).is_err());
+        assert!(times(put, "nothing").is_err());
+    }
+}

@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use crate::doorbell::{Doorbell, Sleep};
 
-/// Rounds in which nothing leaves: those at once, those with a yield, those with a sleep.
+/// Rounds in which nothing leaves: those at once, those with a yield, those with a sleep. On a machine with
+/// other work a yield takes a time slice of everybody else, some milliseconds: it is for the few rounds in which
+/// somebody beside finishes what it does.
 const SPINS: u32 = 200;
-const YIELDS: u32 = 20_000;
+const YIELDS: u32 = 200;
 const SLEEPS: u32 = 2000;
 
 const SLEEP: Duration = Duration::from_millis(1);

@@ -25,6 +25,7 @@ pub mod am;
 pub mod atomics;
 pub mod attributes;
 pub mod desc;
+mod effort;
 pub mod failure;
 pub mod flow;
 pub mod harness;

@@ -2,6 +2,7 @@
 //! it, and nobody waits for ever.
 
 use super::bare::WithoutMessages;
+use super::bring_out;
 use bowline_base::ring::promote::{SWITCH_ID, switch_header};
 use bowline_base::scmp::{Message, counted};
 use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
@@ -31,6 +32,12 @@ struct World {
     lanes: Vec<QueueLane>,
     seen: Vec<Recorder>,
     ep: EpId,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        bring_out(&self.network, &mut self.lanes);
+    }
 }
 
 impl World {

@@ -18,13 +18,27 @@ use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Drive, Faults, Network, NetworkOptions};
 use bowline_tcp::{TcpIface, TcpOptions};
 use bowline_uct::conformance::{Exclusion, Provider};
-use bowline_uct::{Caps, Iface};
+use bowline_uct::{Caps, Discard, Iface};
 
 /// A lane over `inner`, of which nothing but its one-sided operations is left.
 fn lane(inner: impl Iface + 'static, options: &QueueOptions, number: usize) -> QueueLane {
     let bare = WithoutMessages::new(inner);
     assert!(!bare.attr().caps.intersects(Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ZCOPY));
     QueueLane::open(Box::new(bare), options, number as u64).expect("the transport has all it needs")
+}
+
+/// Lets what was accepted leave before its lanes are dropped: in a drop nobody advances the network, so that
+/// it would wait in vain, for seconds.
+fn bring_out(network: &Network, lanes: &mut [QueueLane]) {
+    for _ in 0..10_000 {
+        if lanes.iter_mut().all(Iface::all_sent) {
+            return;
+        }
+        for lane in lanes.iter_mut() {
+            lane.progress(&mut Discard, 16);
+        }
+        network.advance();
+    }
 }
 
 fn small() -> QueueOptions {

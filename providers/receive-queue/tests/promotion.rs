@@ -2,6 +2,7 @@
 //! give them up to others.
 
 use super::bare::WithoutMessages;
+use super::bring_out;
 use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
 use bowline_sim::{Faults, Network, NetworkOptions};
 use bowline_uct::conformance::Watchdog;
@@ -15,6 +16,12 @@ struct World {
     seen: Vec<Recorder>,
     eps: Vec<EpId>,
     posted: Vec<u64>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        bring_out(&self.network, &mut self.lanes);
+    }
 }
 
 impl World {

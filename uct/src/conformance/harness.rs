@@ -10,6 +10,7 @@ use std::fmt;
 use bowline_base::buffer::SendBuf;
 use bowline_base::view::View;
 
+use super::effort::Idle;
 use super::{Group, Member, Subject};
 use crate::{
     AmHeader, AmId, Arrival, Caps, Desc, EpId, IfaceAttr, LocalSlice, PeerFailure, PostError,
@@ -307,11 +308,12 @@ pub struct World {
     eps: Vec<Vec<EpId>>,
     of: Subject,
     group: Box<dyn Group>,
+    idle: Idle,
 }
 
 impl fmt::Debug for World {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { peers, eps, of, group: _ } = self;
+        let Self { peers, eps, of, group: _, idle: _ } = self;
         let mut shown = f.debug_struct("World");
         shown.field("of", of).field("eps", eps).field("peers", peers).finish_non_exhaustive()
     }
@@ -339,7 +341,7 @@ impl World {
             eps
         };
         let peers = peers.into_iter().map(Some).collect();
-        let mut world = Self { peers, eps, of, group };
+        let mut world = Self { peers, eps, of, group, idle: Idle::default() };
         // A transport that shakes hands does so now, not in the midst of a test.
         world.rounds(4);
         world.until(|w| w.peers.iter().flatten().all(|peer| w.group.settled(&*peer.iface)));
@@ -396,9 +398,7 @@ impl World {
             events += peer.progress(64);
         }
         self.group.step();
-        if events == 0 {
-            std::thread::yield_now();
-        }
+        self.idle.after(events);
         events
     }
 
@@ -414,10 +414,9 @@ impl World {
     #[track_caller]
     pub fn rounds_of(&mut self, member: usize, rounds: usize) {
         for _ in 0..rounds {
-            if self.peer(member).progress(64) == 0 {
-                std::thread::yield_now();
-            }
+            let events = self.peer(member).progress(64);
             self.group.step();
+            self.idle.after(events);
         }
     }
 

@@ -1,10 +1,17 @@
 //! Members on threads of their own, as processes would be: streams, round trips, many to one.
+//!
+//! Where the members' threads share processors with other work, each message may take a time slice of
+//! everybody. So the number of messages is bounded by an [`Effort`], too.
 
-use bowline_base::sync::atomic::{AtomicUsize, Ordering};
+use bowline_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::effort::Effort;
 use super::harness::{Flavour, Peer, Random, World, header_of, pattern};
 use super::{Subject, not_applicable};
 use crate::{AmId, Caps, EpId, IfaceAttr, PostError, Posted};
+
+/// No number of messages: more may come.
+const OPEN: u64 = u64::MAX;
 
 /// Sends message `sequence`, making progress while there is no space.
 fn send(peer: &mut Peer, ep: EpId, flavour: Flavour, sequence: u64, len: usize) {
@@ -37,6 +44,18 @@ fn receive(peer: &mut Peer) -> Vec<super::harness::ReceivedAm> {
         }
     }
     peer.seen.take()
+}
+
+/// Makes progress until `taken` says that it has all, which gets what has come.
+fn receive_until(peer: &mut Peer, mut taken: impl FnMut(Vec<super::harness::ReceivedAm>) -> bool) {
+    let mut tries = 0_u32;
+    while !taken(peer.seen.take()) {
+        peer.progress(32);
+        tries += 1;
+        if tries.is_multiple_of(16) {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// A sender stops making progress when what it posted is out of its hands, and that of the others
@@ -78,7 +97,8 @@ fn length(flavour: Flavour, attr: &IfaceAttr, random: &mut Random) -> usize {
 
 /// A long stream of mixed messages between two threads.
 pub fn streams(of: Subject) {
-    const COUNT: u64 = 30_000;
+    const LEAST: u64 = 1000;
+    const MOST: u64 = 30_000;
     if of.loopback {
         return not_applicable(of, "a loopback interface has one thread");
     }
@@ -87,33 +107,43 @@ pub fn streams(of: Subject) {
     let flavours = Flavour::offered(&attr);
     let [Some(sender), Some(receiver)] = &mut world.peers[..] else { unreachable!("two members") };
     let unsettled = AtomicUsize::new(1);
+    let sent = AtomicU64::new(OPEN);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut random = Random::new(43);
-            for sequence in 0..COUNT {
+            let (effort, mut sequence) = (Effort::new(LEAST, MOST), 0);
+            while effort.goes_on(sequence) {
                 let flavour = flavours[random.below(flavours.len())];
                 send(sender, ep, flavour, sequence, length(flavour, &attr, &mut random));
+                sequence += 1;
             }
+            // Relaxed: the count says nothing of other memory.
+            sent.store(sequence, Ordering::Relaxed);
             settle(sender, &unsettled);
         });
         let mut sequences = Vec::new();
-        while sequences.len() < COUNT as usize {
-            for message in receive(receiver) {
+        receive_until(receiver, |messages| {
+            for message in messages {
                 message.verify();
                 sequences.push(message.header[0]);
             }
-        }
+            // Relaxed: as above.
+            sequences.len() as u64 >= sent.load(Ordering::Relaxed)
+        });
         attend(receiver, &unsettled);
         if !attr.caps.contains(Caps::AM_ORDERED) {
             sequences.sort_unstable();
         }
-        assert!(sequences.into_iter().eq(0..COUNT), "lost, doubled or out of order");
+        // Relaxed: as above.
+        let all = 0..sent.load(Ordering::Relaxed);
+        assert!(sequences.into_iter().eq(all), "lost, doubled or out of order");
     });
 }
 
 /// Round trips between two threads.
 pub fn ping_pong(of: Subject) {
-    const COUNT: u64 = 4000;
+    const LEAST: u64 = 200;
+    const MOST: u64 = 4000;
     if of.loopback {
         return not_applicable(of, "a loopback interface has one thread");
     }
@@ -122,9 +152,17 @@ pub fn ping_pong(of: Subject) {
     let flavours = Flavour::offered(&attr);
     let [Some(a), Some(b)] = &mut world.peers[..] else { unreachable!("two members") };
     let unsettled = AtomicUsize::new(2);
+    // Round trips, as soon as the first member knows.
+    let count = AtomicU64::new(OPEN);
     let ping_pong = |peer: &mut Peer, ep, first: bool, seed| {
         let mut random = Random::new(seed);
-        for sequence in 0..COUNT {
+        let effort = Effort::new(LEAST, MOST);
+        for sequence in 0.. {
+            if first && !effort.goes_on(sequence + 1) {
+                // Release: pairs with the Acquire load below, which comes after the arrival of the message that
+                // is sent after this; transports order the two, and so does the time between.
+                count.store(sequence + 1, Ordering::Release);
+            }
             let flavour = flavours[random.below(flavours.len())];
             let len = length(flavour, &attr, &mut random);
             if first {
@@ -135,6 +173,10 @@ pub fn ping_pong(of: Subject) {
             assert_eq!(message.header[0], sequence);
             if !first {
                 send(peer, ep, flavour, sequence, len);
+            }
+            // Acquire: pairs with the Release store above.
+            if sequence + 1 == count.load(Ordering::Acquire) {
+                break;
             }
         }
         settle(peer, &unsettled);
@@ -148,7 +190,8 @@ pub fn ping_pong(of: Subject) {
 /// Four threads send to one; each stream is whole and in order.
 pub fn many_to_one(of: Subject) {
     const SENDERS: usize = 4;
-    const COUNT: u64 = 6000;
+    const LEAST: u64 = 300;
+    const MOST: u64 = 6000;
     if of.loopback {
         return not_applicable(of, "a loopback interface has one thread");
     }
@@ -159,35 +202,50 @@ pub fn many_to_one(of: Subject) {
     let (receiver, senders) = world.peers.split_first_mut().expect("five members");
     let receiver = receiver.as_mut().expect("alive");
     let unsettled = AtomicUsize::new(SENDERS);
+    // What each has sent in all.
+    let sent: Vec<_> = (0..SENDERS).map(|_| AtomicU64::new(OPEN)).collect();
     std::thread::scope(|scope| {
-        for ((index, sender), ep) in senders.iter_mut().enumerate().zip(eps) {
+        for (((index, sender), ep), sent) in senders.iter_mut().enumerate().zip(eps).zip(&sent) {
             let (attr, flavours, unsettled) = (&attr, &flavours, &unsettled);
             let sender = sender.as_mut().expect("alive");
             scope.spawn(move || {
                 let mut random = Random::new(59 + index as u64);
-                for sequence in 0..COUNT {
+                let (effort, mut sequence) = (Effort::new(LEAST, MOST), 0);
+                while effort.goes_on(sequence) {
                     let flavour = flavours[random.below(flavours.len())];
                     send(sender, ep, flavour, sequence, length(flavour, attr, &mut random));
+                    sequence += 1;
                 }
+                // Relaxed: the count says nothing of other memory.
+                sent.store(sequence, Ordering::Relaxed);
                 settle(sender, unsettled);
             });
         }
         let mut streams = std::collections::HashMap::<_, Vec<u64>>::new();
         let mut received = 0;
-        while received < SENDERS * COUNT as usize {
-            for message in receive(receiver) {
+        receive_until(receiver, |messages| {
+            for message in messages {
                 message.verify();
                 streams.entry(message.source).or_default().push(message.header[0]);
                 received += 1;
             }
-        }
+            // Relaxed: as above.
+            let all = sent.iter().map(|sent| sent.load(Ordering::Relaxed));
+            all.fold(0, u64::saturating_add) == received
+        });
         attend(receiver, &unsettled);
         assert_eq!(streams.len(), SENDERS, "sources");
+        // Which source is which sender is not known: there are as many streams of each length as were sent.
+        // Relaxed: as above.
+        let mut lengths: Vec<u64> = sent.iter().map(|sent| sent.load(Ordering::Relaxed)).collect();
         for mut stream in streams.into_values() {
             if !attr.caps.contains(Caps::AM_ORDERED) {
                 stream.sort_unstable();
             }
-            assert!(stream.into_iter().eq(0..COUNT), "lost, doubled or out of order");
+            let all = stream.len() as u64;
+            assert!(stream.into_iter().eq(0..all), "lost, doubled or out of order");
+            let known = lengths.iter().position(|&length| length == all);
+            lengths.swap_remove(known.expect("as long as what one of them has sent"));
         }
     });
 }

@@ -7,6 +7,7 @@ use bowline_base::sync::atomic::{AtomicU64, Ordering};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
+use super::effort::Effort;
 use super::harness::{Flavour, Peer, Random, World, header_of, pattern};
 use super::{Member, Subject, not_applicable};
 use crate::{AmId, Armed, Caps, PostError};
@@ -131,7 +132,8 @@ pub fn rung_by_hand(of: Subject) {
 
 /// A sender and a sleeper race; the sender waits for each message to be received, so that a
 /// single lost wakeup stops the test.
-fn race(of: Subject, bit: Caps, descriptor: bool, rounds: u64) {
+fn race(of: Subject, bit: Caps, descriptor: bool, most: u64) {
+    const LEAST: u64 = 150;
     if of.loopback {
         return not_applicable(of, "a loopback interface is not asleep while it sends");
     }
@@ -143,20 +145,32 @@ fn race(of: Subject, bit: Caps, descriptor: bool, rounds: u64) {
     let flavours = Flavour::offered(&attr);
     let ep = world.ep(0, 1);
     let received = AtomicU64::new(0);
+    // The last round, as soon as the sender knows.
+    let last = AtomicU64::new(u64::MAX);
     let [Some(sender), Some(receiver)] = &mut world.peers[..] else { unreachable!("two members") };
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for round in 1..=rounds {
+            for round in 1.. {
                 sleep_until(receiver, descriptor, |peer| !peer.seen.messages.is_empty());
                 let message = receiver.seen.take().remove(0);
                 message.verify();
                 assert_eq!(message.header[0], round);
                 // Release: pairs with the sender's acquire; only the count is passed.
                 received.store(round, Ordering::Release);
+                // Relaxed: it was stored before the message was posted that has come.
+                if round == last.load(Ordering::Relaxed) {
+                    break;
+                }
             }
         });
         let mut random = Random::new(41);
-        for round in 1..=rounds {
+        let effort = Effort::new(LEAST, most);
+        for round in 1.. {
+            let goes_on = effort.goes_on(round);
+            if !goes_on {
+                // Relaxed: the receiver loads it after a message that is posted below.
+                last.store(round, Ordering::Relaxed);
+            }
             let flavour = flavours[random.below(flavours.len())];
             let len = flavour.fit(&attr, 8);
             let (payload, header) = (pattern(round, len), header_of(round, round, len));
@@ -180,6 +194,9 @@ fn race(of: Subject, bit: Caps, descriptor: bool, rounds: u64) {
             while received.load(Ordering::Acquire) < round {
                 sender.progress(16);
                 std::thread::yield_now();
+            }
+            if !goes_on {
+                break;
             }
         }
     });

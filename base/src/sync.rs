@@ -2,13 +2,19 @@
 //!
 //! Every lock-free algorithm of the workspace takes its atomics from here, so that the models
 //! run with `--cfg bowline_loom` and everything else runs on the real ones. It is not a place
-//! for locks or channels of our own.
+//! for locks or channels of our own; the lock here is that of the library, for what is no short path.
 
 #[cfg(not(bowline_loom))]
 pub use std::sync::atomic;
 
 #[cfg(bowline_loom)]
 pub use loom::sync::atomic;
+
+#[cfg(not(bowline_loom))]
+pub use std::sync::Mutex;
+
+#[cfg(bowline_loom)]
+pub use loom::sync::Mutex;
 
 /// A hint to the processor (or the model) that the caller spins.
 #[inline]

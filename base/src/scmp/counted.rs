@@ -42,6 +42,8 @@
 //!    was not finalised is of that kind. What is dropped may have been finalised; a dead
 //!    producer's last words may be lost, but not come in pieces.
 //!
+//! **Several threads** of the consumer: see [`shared`].
+//!
 //! **Posted homes.** The free functions give every step as data: [`R_BYTE`], [`ticket`],
 //! [`settled_byte`], [`failed_byte`] and [`slot_byte`] say where the operations go, [`image`]
 //! what is put. A transport posts fetch-and-add, put and add with them, and [`Consumer::flip_word`]
@@ -51,6 +53,7 @@
 mod consumer;
 mod producer;
 pub mod remote_ring;
+pub mod shared;
 
 pub use consumer::Consumer;
 pub use producer::{Failed, Producer, Ticket};

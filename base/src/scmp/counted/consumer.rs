@@ -25,6 +25,42 @@ enum State {
     Poisoned(Damage),
 }
 
+/// A half that is emptied: its tag, and the end of its slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Half {
+    pub(super) tag: u32,
+    pub(super) end: u32,
+}
+
+/// First line, word 0 and length of the message at `index` of a half of `slots`.
+pub(super) fn message_at<W: Words>(
+    words: &W,
+    half: Half,
+    slots: u32,
+    index: u32,
+) -> Result<(usize, u64, usize), Fault> {
+    let first = slot_line(half.tag >> 31, index, slots);
+    // Relaxed: ordered by S; of a dead producer by the proof of its death.
+    let word = words.line(first).load(0, Ordering::Relaxed);
+    if tag_of(word) != WRITTEN {
+        // Finalised, and not there: S is wrong (rule 5).
+        return Err(Fault::Poisoned(Damage::Missing));
+    }
+    let damaged = Fault::Source { source_id: source_of(word) };
+    let len = start_len(word).ok_or(damaged)?;
+    let count = slots_for(len);
+    let fits = count <= (half.end - index) as usize && conts_match(words, first, count, word);
+    if fits { Ok((first, word, len)) } else { Err(damaged) }
+}
+
+/// Zeroes the headers `from .. to` of a half of `slots`.
+pub(super) fn clear_slots<W: Words>(words: &W, tag: u32, slots: u32, from: u32, to: u32) {
+    for at in from..to {
+        // Relaxed: the next flip's release orders it.
+        words.line(slot_line(tag >> 31, at, slots)).store(0, 0, Ordering::Relaxed);
+    }
+}
+
 /// The consumer of a queue.
 #[derive(Debug)]
 pub struct Consumer<W> {
@@ -77,6 +113,14 @@ impl<W> Consumer<W> {
         }
     }
 
+    /// The half that is to be emptied, and whether some of it is to be passed over.
+    pub(super) const fn emptying(&self) -> Option<(Half, bool)> {
+        match self.state {
+            State::Emptying { end, with_holes } => Some((Half { tag: self.tag, end }, with_holes)),
+            _ => None,
+        }
+    }
+
     /// Whether the last half has been emptied, so that R may be swapped.
     pub fn is_drained(&self) -> bool {
         self.state == State::Active
@@ -84,6 +128,11 @@ impl<W> Consumer<W> {
 }
 
 impl<W: Words> Consumer<W> {
+    /// The queue's memory, and the slots of a half.
+    pub(super) fn home(&self) -> (W, u32) {
+        (self.words.clone(), self.slots)
+    }
+
     pub(super) fn new(words: W, slots: u32, queue: u16) -> Self {
         Self {
             words,
@@ -126,29 +175,14 @@ impl<W: Words> Consumer<W> {
         let mut taken = 0;
         while taken < budget {
             match self.state {
-                State::Poisoned(_) if taken > 0 => break,
-                State::Poisoned(damage) => return Err(Fault::Poisoned(damage)),
-                State::Active if self.by_hand => break,
-                State::Active => {
-                    let line = self.words.line(R_LINE);
-                    // Relaxed: only whether to flip; the swap acquires.
-                    if line.load(0, Ordering::Relaxed) as u32 == 0 {
-                        break;
-                    }
-                    // AcqRel: see `Producer::reserve`.
-                    let old = line.swap(0, self.flip_word(), Ordering::AcqRel);
-                    match self.flipped(old) {
-                        Ok(()) => {}
+                State::Active | State::Settling { .. } | State::Poisoned(_) => {
+                    match self.advance() {
+                        Ok(true) => {}
+                        Ok(false) => break,
                         Err(_) if taken > 0 => break,
                         Err(fault) => return Err(fault),
                     }
                 }
-                State::Settling { reserved } => match self.settled(reserved) {
-                    Ok(true) => {}
-                    Ok(false) => break,
-                    Err(_) if taken > 0 => break,
-                    Err(fault) => return Err(fault),
-                },
                 State::Emptying { end, with_holes } => {
                     if self.index >= end {
                         self.finish();
@@ -179,6 +213,32 @@ impl<W: Words> Consumer<W> {
             }
         }
         Ok(taken)
+    }
+
+    /// Flips, where something is reserved, and looks whether it is settled: whether a half is to be emptied now.
+    pub(super) fn advance(&mut self) -> Result<bool, Fault> {
+        loop {
+            match self.state {
+                State::Poisoned(damage) => return Err(Fault::Poisoned(damage)),
+                State::Active if self.by_hand => return Ok(false),
+                State::Active => {
+                    let line = self.words.line(R_LINE);
+                    // Relaxed: only whether to flip; the swap acquires.
+                    if line.load(0, Ordering::Relaxed) as u32 == 0 {
+                        return Ok(false);
+                    }
+                    // AcqRel: see `Producer::reserve`.
+                    let old = line.swap(0, self.flip_word(), Ordering::AcqRel);
+                    self.flipped(old)?;
+                }
+                State::Settling { reserved } => {
+                    if !self.settled(reserved)? {
+                        return Ok(false);
+                    }
+                }
+                State::Emptying { .. } => return Ok(true),
+            }
+        }
     }
 
     /// R was swapped for [`flip_word`](Self::flip_word) and was `old` before.
@@ -341,33 +401,18 @@ impl<W: Words> Consumer<W> {
 
     /// First line, word 0 and length of the message at `index`.
     fn next(&self, end: u32) -> Result<(usize, u64, usize), Fault> {
-        let first = slot_line(self.tag >> 31, self.index, self.slots);
-        // Relaxed: ordered by S; of a dead producer by the proof of its death.
-        let word = self.words.line(first).load(0, Ordering::Relaxed);
-        if tag_of(word) != WRITTEN {
-            // Finalised, and not there: S is wrong (rule 5).
-            return Err(Fault::Poisoned(Damage::Missing));
-        }
-        let damaged = Fault::Source { source_id: source_of(word) };
-        let len = start_len(word).ok_or(damaged)?;
-        let slots = slots_for(len);
-        let fits =
-            slots <= (end - self.index) as usize && conts_match(&self.words, first, slots, word);
-        if fits { Ok((first, word, len)) } else { Err(damaged) }
+        message_at(&self.words, Half { tag: self.tag, end }, self.slots, self.index)
     }
 
     /// Zeroes the next `slots` headers and goes behind them.
     fn empty(&mut self, slots: u32) {
-        for at in self.index..self.index + slots {
-            let line = self.words.line(slot_line(self.tag >> 31, at, self.slots));
-            // Relaxed: the next flip's release orders it.
-            line.store(0, 0, Ordering::Relaxed);
-        }
-        self.index += slots;
+        let to = self.index + slots;
+        clear_slots(&self.words, self.tag, self.slots, self.index, to);
+        self.index = to;
     }
 
     /// The half is empty: resets its counters (rule 6).
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         let half = (self.tag >> 31) as usize;
         // Relaxed, both: the next flip's release orders them.
         self.words.line(S_LINE + half).store(0, 0, Ordering::Relaxed);
@@ -380,7 +425,7 @@ impl<W: Words> Consumer<W> {
 
     /// Closes the queue, for the producers too.
     #[cold]
-    fn poison(&mut self, damage: Damage) -> Fault {
+    pub(super) fn poison(&mut self, damage: Damage) -> Fault {
         let word = (u64::from(self.producers_tag()) << 32) | u64::from(POISON);
         // AcqRel, as every swap of R: pairs with the add in `Producer::reserve`. It publishes
         // nothing but itself: who finds it has no space, and puts no slot.

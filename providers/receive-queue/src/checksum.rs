@@ -56,7 +56,7 @@ impl LaneCore {
             (State::Void { ticket, words }, None) => self.put_void(index, ticket, words),
             (State::Poll { tag }, None) => match self.confirm(index, checksums) {
                 Next::Later => (State::Poll { tag }, Next::Later),
-                _ => match self.read_word(index, R_BYTE, What::Step) {
+                _ => match self.read_word(index, R_BYTE) {
                     Outcome::Done(Some(value)) => self.checksummed_polled(tag, value),
                     Outcome::Done(None) => (State::Polling { tag }, Next::Wait),
                     Outcome::Next(next) => (State::Poll { tag }, next),

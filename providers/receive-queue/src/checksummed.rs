@@ -215,6 +215,7 @@ fn blame(lane: &mut LaneCore, source: u16) {
 impl Inbox for ChecksummedInbox {
     fn receive(&mut self, lane: &mut LaneCore, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut handed = 0;
+        lane.make_records();
         // What follows a flip by the processor is looked at in the same round.
         for _ in 0..2 {
             handed += self.poll(lane, sink, budget - handed);

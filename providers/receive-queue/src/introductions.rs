@@ -10,17 +10,35 @@ use super::layout::RECORD_BYTES;
 use super::link::{Link, SenderEntry, Step, Trust};
 
 impl LaneCore {
+    /// Numbers that were taken.
+    fn numbers_taken(&self) -> u32 {
+        let view = self.inner.mem_view(self.memory);
+        let Some(word) = view.and_then(|view| view.word(self.shape.numbers_at())) else { return 0 };
+        // Acquire: pairs with the transport's addition, as far as it says that they mix.
+        word.load(Ordering::Acquire).min(u64::from(self.shape.peers)) as u32
+    }
+
+    /// Makes the extents in which those who have taken a number wait for their records: for a form that does not read
+    /// introductions in every round.
+    pub(super) fn make_records(&mut self) {
+        let taken = self.numbers_taken();
+        if taken as usize > self.senders.len() {
+            self.extend_records(taken - 1);
+        }
+    }
+
     /// Reads the records of numbers that were taken since the last poll.
     pub(super) fn read_introductions(&mut self, inbox: &mut dyn Inbox) {
-        let Some(view) = self.inner.mem_view(self.memory) else { return };
-        let Some(word) = view.word(self.shape.numbers_at()) else { return };
-        // Acquire: pairs with the transport's addition, as far as it says that they mix.
-        let taken = word.load(Ordering::Acquire).min(u64::from(self.shape.peers)) as u32;
+        let taken = self.numbers_taken();
         let seen = self.senders.len() as u32;
         if taken == seen && self.unread.is_empty() {
             return;
         }
-        self.unread.extend(seen..taken.max(seen));
+        for sender in seen..taken {
+            if self.extend_records(sender) {
+                self.unread.push(sender);
+            }
+        }
         self.senders.resize(taken.max(seen) as usize, SenderEntry::EMPTY);
         let mut at = 0;
         while let Some(&sender) = self.unread.get(at) {
@@ -35,21 +53,20 @@ impl LaneCore {
     }
 
     fn read_record(&self, sender: u32) -> Option<Introduction> {
-        let view = self.inner.mem_view(self.memory)?;
-        let at = self.shape.record_at(sender);
+        let view = self.own_record(sender)?;
         // Acquire: pairs with no release, since the record comes by puts. It is a hint that some of
         // it is there; the checksum says whether all is.
-        if view.word(at)?.load(Ordering::Acquire) == 0 {
+        if view.word(0)?.load(Ordering::Acquire) == 0 {
             return None;
         }
         let mut record = [0; RECORD_BYTES];
-        view.slice(at, RECORD_BYTES)?.copy_out(&mut record);
+        view.copy_out(&mut record);
         Introduction::parse(&record)
     }
 
     /// Somebody has introduced itself. The endpoint to it is how its end will be noticed.
     fn admit(&mut self, inbox: &mut dyn Inbox, sender: u32, introduction: Introduction) {
-        let Introduction { cookie, status, address } = introduction;
+        let Introduction { cookie, status, extent, address } = introduction;
         let theirs = match Address::parse(&address) {
             Ok(theirs) if status < theirs.shape.peers => theirs,
             _ => {
@@ -65,6 +82,13 @@ impl LaneCore {
             self.refuse(sender, cookie);
             return tracing::warn!(sender, "no place for another peer; it is ignored");
         };
+        if !self.links[link as usize].note_extent(status, extent) {
+            self.refuse(sender, cookie);
+            return tracing::warn!(
+                sender,
+                "a peer does not say where its words are; it is ignored"
+            );
+        }
         inbox.renumbered(self, link);
         self.links[link as usize].introduced = true;
         self.senders[sender as usize] =

@@ -13,6 +13,7 @@ use super::closed::Closed;
 use super::layout::Shape;
 use super::link::{Link, SenderEntry, Status};
 use super::options::QueueStats;
+use super::shown::Shown;
 use super::token::Odd;
 
 /// What the transport below said while it made progress.
@@ -88,6 +89,10 @@ pub(super) struct LaneCore {
     pub(super) memory: MemHandle,
     /// Where it starts.
     pub(super) base: u64,
+    /// Extents with words of links, and with introductions; whether there is no memory for more of the latter.
+    pub(super) words: Vec<Shown>,
+    pub(super) records: Vec<Shown>,
+    pub(super) no_records: bool,
     pub(super) own_address: Vec<u8>,
     pub(super) nonce: u64,
     /// Slots of a link's waiting messages.

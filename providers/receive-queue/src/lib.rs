@@ -32,7 +32,9 @@
 //! its status word. Records are independent of each other, so one that dies between taking a number
 //! and filling the record costs that number and stops nobody. The receiver connects to each sender that has
 //! introduced itself; by that endpoint the transport reports the sender's end. Number and cookie
-//! stand in every message. What a receiver keeps of a sender is twenty bytes beside its record.
+//! stand in every message. What a receiver keeps of a sender is twenty bytes beside its
+//! record and its link. Records, and the words that peers reach of a link, take memory for those that are there, not
+//! for those that might come: see `extents`.
 //!
 //! **Order.** A link has one reservation under way at a time, and all that waits goes into the
 //! next one: so messages of a sender keep their order. Where puts are not visible before later
@@ -79,6 +81,7 @@ mod contract;
 mod counted;
 mod damage;
 mod error;
+mod extents;
 mod fifo;
 mod flip;
 mod flush;
@@ -105,6 +108,7 @@ mod rings;
 mod route;
 mod sending;
 mod settle;
+mod shown;
 mod token;
 
 pub use error::QueueError;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::words::checked_word;
-use bowline_uct::{EpId, PeerFailure, RkeyId, Token};
+use bowline_uct::{EpId, PeerFailure, RemoteSlice, RkeyId, Token};
 
 use super::fifo::Fifo;
 use super::layout::Shape;
@@ -16,6 +16,8 @@ use super::sending::{Sending, Stage};
 ///
 /// ```text
 ///   Fresh ──first message──► TakeNumber ─► TakingNumber ──number──► Introduce ─► OrderRecord ─► OrderingRecord ─► Introduced
+///                                                   │                  ▲
+///                       its record is in an extent └─► FindRecord ─► FindingRecord, until it is there
 ///   any ──the link breaks──► Broken
 /// ```
 ///
@@ -27,6 +29,9 @@ pub(super) enum Step {
     /// Take a number from the peer.
     TakeNumber,
     TakingNumber,
+    /// Read where the extent with the record is.
+    FindRecord,
+    FindingRecord,
     /// Write who we are into the record of the number, behind the first `done` bytes.
     Introduce {
         done: usize,
@@ -87,9 +92,14 @@ pub(super) struct Link {
     pub(super) asked_below: bool,
     /// Flushes that wait for messages: token, and slots that must have left before.
     pub(super) flushes: VecDeque<(Token, u64)>,
-    /// Where R and the status word of the peer are read to.
+    /// Where R, the status word and the directory of the peer are read to.
     pub(super) word: Option<RecvBuf>,
     pub(super) status_word: Option<RecvBuf>,
+    pub(super) entry: Option<RecvBuf>,
+    /// Where our record is at the peer, if that is not in its lane's own memory.
+    pub(super) record: Option<RemoteSlice>,
+    /// Extents of the peer that have words of its links to us.
+    pub(super) extents: Vec<PeerExtent>,
 
     /// Whether the peer has introduced itself.
     pub(super) introduced: bool,
@@ -126,6 +136,9 @@ impl Link {
             flushes: VecDeque::new(),
             word: None,
             status_word: None,
+            entry: None,
+            record: None,
+            extents: Vec::new(),
             introduced: false,
         }
     }
@@ -179,6 +192,17 @@ impl Link {
     }
 }
 
+/// An extent of a peer that has a link's words.
+#[derive(Debug)]
+pub(super) struct PeerExtent {
+    /// Which of them.
+    pub(super) number: usize,
+    pub(super) base: u64,
+    pub(super) key: Vec<u8>,
+    /// Opened for the link's endpoint, when it was first used.
+    pub(super) rkey: Option<RkeyId>,
+}
+
 /// What a status word says to its reader, which compares by size: see [`bowline_base::words::checked_word`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Status {
@@ -217,7 +241,7 @@ pub(super) struct SenderEntry {
     /// Its link, or [`SenderEntry::NO_LINK`].
     pub(super) link: u32,
     pub(super) cookie: u32,
-    /// Number of its status word.
+    /// Number of its words.
     pub(super) status: u32,
     /// Where messages are checksummed: the number of its next one.
     pub(super) next: u32,

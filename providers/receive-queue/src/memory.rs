@@ -14,7 +14,7 @@ impl MemoryDomain for QueueLane {
     }
 
     fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        if handle == self.core.memory {
+        if self.core.shown().any(|(memory, ..)| memory == handle) {
             return Err(MemError::NoSuch);
         }
         self.core.inner.mem_release(handle)
@@ -30,8 +30,8 @@ impl MemoryDomain for QueueLane {
 
     fn rkey_of(&self, start: u64, len: usize, out: &mut [u8]) -> Option<usize> {
         // The queue's own memory, which may lie beside the user's, is nobody's to lend.
-        let queue = self.core.base..self.core.base + self.core.shape.bytes() as u64;
-        if queue.contains(&start) {
+        let within = |base: u64, bytes: usize| (base..base + bytes as u64).contains(&start);
+        if self.core.shown().any(|(_, base, bytes)| within(base, bytes)) {
             return None;
         }
         self.core.inner.rkey_of(start, len, out)

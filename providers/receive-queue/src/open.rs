@@ -9,16 +9,18 @@ use bowline_base::words::ViewWords;
 use bowline_uct::runtime::{EventQueue, NumberTable, WritableList};
 use bowline_uct::{AtomicOps, Caps, Iface, IfaceAttr, OpLimits, OpenError};
 
-use super::address::{self, Address, Introduction};
+use super::address::{self, Address, ExtentEntry, Introduction};
 use super::checksummed::ChecksummedInbox;
 use super::counted::CountedInbox;
 use super::inbox::Inbox;
 use super::lane::QueueLane;
 use super::lane_core::{LaneCore, Notes, Settlement};
 use super::layout::{MAX_PEERS, Shape};
+use super::link::{Link, SenderEntry};
 use super::options::{QueueForm, QueueOptions, QueueStats};
 use super::promoting::PromotingInbox;
 use super::rings::RingInbox;
+use super::shown::Shown;
 use super::token::Odd;
 
 /// Longest short message, in bytes: three slots.
@@ -69,15 +71,9 @@ impl QueueLane {
             return Err(OpenError::Limit(why));
         }
         let shape = shape(options)?;
-        let memory = if inner.md_attr().can_alloc {
-            inner.mem_alloc(shape.bytes())
-        } else {
-            inner.mem_register(RecvBuf::owned(vec![0; shape.bytes()]))
-        };
-        let memory = memory.map_err(|error| queue_memory(&error))?;
-        let key = inner.rkey_pack(memory).map_err(|error| queue_memory(&error))?;
+        let shown = Shown::new(&mut *inner, shape.bytes()).map_err(|error| queue_memory(&error))?;
+        let Shown { memory, base, key } = shown;
         let view = inner.mem_view(memory).ok_or_else(|| OpenError::Limit("no memory".into()))?;
-        let base = view.as_ptr().addr() as u64;
         let words = ViewWords::new(view)
             .ok_or_else(|| OpenError::Limit("a receive queue has to start on a line".into()))?;
         let inbox = inbox(words, shape)?;
@@ -86,7 +82,9 @@ impl QueueLane {
         let nonce = address::checksum(&[&uid.to_le_bytes()[..], &base.to_le_bytes()].concat());
         let own = Address { shape, base, nonce, key, inner: inner.address() };
         let own_address = own.pack();
-        if own_address.len() > Introduction::MAX_ADDRESS {
+        // Extents have keys as long as this one.
+        let key = own.key.len();
+        if own_address.len() + key > Introduction::MAX_BYTES || key > ExtentEntry::MAX_KEY {
             let why = format!("the address of {} is too long for introductions", below.provider);
             return Err(OpenError::Limit(why));
         }
@@ -100,6 +98,9 @@ impl QueueLane {
             shape,
             memory,
             base,
+            words: Vec::new(),
+            records: Vec::new(),
+            no_records: false,
             own_address,
             nonce,
             fifo_slots: (longest + 32).next_power_of_two(),
@@ -134,6 +135,20 @@ impl QueueLane {
             core.own_link = Some(core.link_to(&address, &own, false)?);
         }
         Ok(Self { core, inbox })
+    }
+}
+
+impl QueueOptions {
+    /// Bytes of memory in which a lane receives, by its peers' operations, when `peers` of them have sent to it.
+    /// `None`: there is no such lane, or it has no numbers for so many.
+    pub fn receive_bytes(&self, peers: u32) -> Option<usize> {
+        let shape = shape(self).ok().filter(|shape| peers <= shape.peers)?;
+        Some(shape.bytes_with(peers))
+    }
+
+    /// Bytes that a lane has for a peer beside that memory, while nothing waits to be sent to it.
+    pub const fn bytes_of_a_peer() -> usize {
+        size_of::<Link>() + size_of::<SenderEntry>()
     }
 }
 

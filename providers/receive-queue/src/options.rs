@@ -37,10 +37,10 @@ bowline_base::settings! {
         pub RECV_QUEUE_HOT: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_HOT", 16, 1, 1024)
             .cost("64 bytes of memory for each slot of each of them")
             .change("raise it where more peers than that send much at the same time");
-        /// Peers that a receive queue has sender numbers for.
-        pub RECV_QUEUE_PEERS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_PEERS", 1024, 1, 32768)
-            .cost("328 bytes of memory for each")
-            .change("raise it in jobs with more ranks than that; a peer without a sender number cannot send");
+        /// Most peers of a receive queue, and sender numbers that it gives out; slots have 16 bits for them, and the number of a peer that has left is not given out again.
+        pub RECV_QUEUE_PEERS: u32 = Setting::<u32>::integer("BOWLINE_RECV_QUEUE_PEERS", 65536, 1, 65536)
+            .cost("400 to 800 bytes of memory for each that sends, none for those that do not")
+            .change("lower it to bound that memory; a peer without a sender number is refused, and more than 65536 cannot send to one queue");
     ];
 }
 

@@ -70,6 +70,8 @@ impl LaneCore {
             self.links.push(link);
         } else {
             link.introduced = self.links[place].introduced;
+            link.extents = std::mem::take(&mut self.links[place].extents);
+            link.close_extents();
             self.replace_link(place, link);
         }
         self.by_inner.set(inner.0, place as u32);
@@ -79,17 +81,22 @@ impl LaneCore {
     /// Puts a link in the place of one whose peer is gone. What the transport may yet read into stays.
     pub(super) fn replace_link(&mut self, place: usize, link: Link) {
         let old = std::mem::replace(&mut self.links[place], link);
-        self.retired.extend(old.word.into_iter().chain(old.status_word));
+        self.retired.extend(old.word.into_iter().chain(old.status_word).chain(old.entry));
     }
 
     /// A place for a new link: one whose peer is gone and which nobody has open, or the next.
     pub(super) fn free_place(&mut self) -> Result<usize, OpenError> {
-        if self.links.len() < self.shape.peers as usize {
-            return Ok(self.links.len());
+        let next = self.links.len() as u32;
+        if next < self.shape.peers {
+            let made = self.extend_words(next);
+            made.map_err(|error| OpenError::Limit(format!("no memory for another peer: {error}")))?;
+            return Ok(next as usize);
         }
         let old = self.links.iter().position(|link| link.gone && link.reported && !link.open);
         let place = old.ok_or_else(|| {
-            OpenError::Limit("too many peers; raise BOWLINE_RECV_QUEUE_PEERS".to_owned())
+            OpenError::Limit(
+                "too many peers; raise BOWLINE_RECV_QUEUE_PEERS, which is 65536 at most".to_owned(),
+            )
         })?;
         for sender in self.senders.iter_mut().filter(|sender| sender.link == place as u32) {
             *sender = SenderEntry::EMPTY;
@@ -98,6 +105,7 @@ impl LaneCore {
             self.forget_inner(inner);
         }
         self.links[place].introduced = false;
+        self.links[place].extents.clear();
         Ok(place)
     }
 
@@ -234,6 +242,7 @@ impl LaneCore {
         }
         match self.inner.connect(&theirs.inner) {
             Ok(inner) => {
+                self.links[index as usize].close_extents();
                 self.links[index as usize].rkey = self.inner.rkey_unpack(inner, &theirs.key).ok();
                 self.links[index as usize].inner = Some(inner);
                 self.by_inner.set(inner.0, index);
@@ -255,7 +264,6 @@ mod tests {
 
     use super::*;
     use crate::remote::Outcome;
-    use crate::token::What;
     use crate::{QueueLane, QueueOptions};
 
     /// A read may be under way when its link makes space for another one. Where the transport reads to
@@ -281,7 +289,7 @@ mod tests {
         assert!(matches!(near.core.put_bytes(index, at, &77u64.to_ne_bytes()), Outcome::Done(())));
         pass(&mut near);
 
-        assert!(matches!(near.core.read_word(index, at, What::Step), Outcome::Done(None)));
+        assert!(matches!(near.core.read_word(index, at), Outcome::Done(None)));
         let link = &near.core.links[index as usize];
         let place = link.word.as_ref().expect("it is read to").address();
         near.core.break_link(index, PeerFailure::Unreachable);
@@ -290,7 +298,7 @@ mod tests {
             near.core.retired.iter().map(RecvBuf::address).collect()
         };
         assert_eq!(places(&near), [place], "the answer is under way");
-        assert!(matches!(near.core.read_word(index, at, What::Step), Outcome::Done(None)));
+        assert!(matches!(near.core.read_word(index, at), Outcome::Done(None)));
         let word = near.core.links[index as usize].word.as_ref().expect("it is read to");
         assert_ne!(word.address(), place);
         pass(&mut near);

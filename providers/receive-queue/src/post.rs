@@ -5,12 +5,13 @@
 //! most once: where there are no resources for it, the link stays in its step and stands in the list of
 //! those that try again.
 
-use bowline_uct::PeerFailure;
+use bowline_uct::{PeerFailure, RemoteSlice};
 
-use super::address::Introduction;
+use super::address::{ExtentEntry, Introduction};
 use super::lane_core::LaneCore;
+use super::layout::{ENTRY_BYTES, Place, RECORDS};
 use super::link::Step;
-use super::remote::{Next, Outcome};
+use super::remote::{Next, Outcome, place};
 use super::sending::Sending;
 use super::token::What;
 
@@ -94,6 +95,7 @@ impl LaneCore {
         }
         match self.links[index as usize].step {
             Step::TakeNumber => self.take_number(index),
+            Step::FindRecord => self.find_record(index),
             Step::Introduce { done } => self.introduce(index, done),
             Step::OrderRecord => match self.order(index) {
                 Outcome::Done(true) => self.go_to(index, Step::Introduced),
@@ -101,7 +103,11 @@ impl LaneCore {
                 Outcome::Next(next) => next,
             },
             Step::Introduced => self.send(index, None),
-            Step::Fresh | Step::TakingNumber | Step::OrderingRecord | Step::Broken => Next::Wait,
+            Step::Fresh
+            | Step::TakingNumber
+            | Step::FindingRecord
+            | Step::OrderingRecord
+            | Step::Broken => Next::Wait,
         }
     }
 
@@ -159,6 +165,12 @@ impl LaneCore {
     fn take_answer(&mut self, index: u32, value: u64) -> Next {
         match self.links[index as usize].step {
             Step::TakingNumber => self.numbered(index, value),
+            Step::FindingRecord => {
+                let mut bytes = [0; ENTRY_BYTES];
+                let entry = self.links[index as usize].entry.as_mut();
+                entry.map(|entry| entry.view().copy_out(&mut bytes));
+                self.found_record(index, &bytes)
+            }
             Step::OrderingRecord => self.go_to(index, Step::Introduced),
             Step::Introduced => self.send(index, Some(value)),
             _ => Next::Wait,
@@ -179,7 +191,8 @@ impl LaneCore {
         let link = &mut self.links[index as usize];
         if sender >= u64::from(link.shape.peers) {
             tracing::warn!(
-                "a peer's receive queue has no sender number left; raise BOWLINE_RECV_QUEUE_PEERS there"
+                "a peer's receive queue has no sender number left: it gives out \
+                 BOWLINE_RECV_QUEUE_PEERS of them there, at most 65536 in its life"
             );
             return Next::Break(PeerFailure::Refused);
         }
@@ -187,23 +200,74 @@ impl LaneCore {
         if let Sending::Ring(ring) = &mut link.sending {
             ring.number = sender as u32;
         }
-        link.step = Step::Introduce { done: 0 };
+        link.step = match RECORDS.place(sender as u32) {
+            Place::Own(_) => Step::Introduce { done: 0 },
+            Place::Extent { .. } => Step::FindRecord,
+        };
         Next::Go
+    }
+
+    /// Reads where the extent with the record of our number is.
+    fn find_record(&mut self, index: u32) -> Next {
+        let sender = u32::from(self.links[index as usize].sender);
+        let Place::Extent { number, .. } = RECORDS.place(sender) else {
+            return self.go_to(index, Step::Introduce { done: 0 });
+        };
+        match self.read_entry(index, number) {
+            Outcome::Done(Some(bytes)) => self.found_record(index, &bytes),
+            Outcome::Done(None) => self.wait_in(index, Step::FindingRecord),
+            Outcome::Next(next) => next,
+        }
+    }
+
+    /// The directory says this of the extent.
+    fn found_record(&mut self, index: u32, entry: &[u8]) -> Next {
+        let Some(entry) = ExtentEntry::parse(entry) else {
+            // The peer makes it when it makes progress.
+            self.links[index as usize].step = Step::FindRecord;
+            return Next::Later;
+        };
+        let link = &mut self.links[index as usize];
+        let Place::Extent { at, .. } = RECORDS.place(u32::from(link.sender)) else {
+            return self.go_to(index, Step::Introduce { done: 0 });
+        };
+        if entry == ExtentEntry::REFUSED {
+            tracing::warn!("a peer's receive queue has no memory for another sender");
+            return Next::Break(PeerFailure::Refused);
+        }
+        let Some(ep) = link.inner else { return Next::Wait };
+        let opened = self.inner.rkey_unpack(ep, &entry.key);
+        let address = entry.base.checked_add(at as u64);
+        let (Ok(rkey), Some(address)) = (opened, address) else {
+            return Next::Break(PeerFailure::Damaged);
+        };
+        link.record = Some(RemoteSlice { address, rkey });
+        self.go_to(index, Step::Introduce { done: 0 })
     }
 
     /// Writes who we are into the record of our number.
     fn introduce(&mut self, index: u32, done: usize) -> Next {
         let link = &self.links[index as usize];
-        let introduction =
-            Introduction { cookie: link.cookie, status: index, address: self.own_address.clone() };
-        let at = link.shape.record_at(u32::from(link.sender)) + done;
+        let introduction = Introduction {
+            cookie: link.cookie,
+            status: index,
+            extent: self.extent_of_words(index),
+            address: self.own_address.clone(),
+        };
+        let to = match RECORDS.place(u32::from(link.sender)) {
+            Place::Own(at) => place(link, link.shape.records_at() + at + done),
+            Place::Extent { .. } => link.inner.zip(link.record).map(|(ep, record)| {
+                // What is in the extent does not wrap around, as its start did not.
+                (ep, RemoteSlice { address: record.address.wrapping_add(done as u64), ..record })
+            }),
+        };
         let record = introduction.pack();
         let rest = &record[done..];
         if rest.is_empty() {
             return self.go_to(index, Step::OrderRecord);
         }
         let piece = &rest[..rest.len().min(self.put_max)];
-        match self.put_bytes(index, at, piece) {
+        match self.put_to(to, piece) {
             Outcome::Done(()) => self.go_to(index, Step::Introduce { done: done + piece.len() }),
             Outcome::Next(next) => next,
         }

@@ -39,6 +39,7 @@ use bowline_base::words::ViewWords;
 use bowline_uct::Sink;
 
 use super::counted::Choice;
+use super::extents::LinkWord;
 use super::fifo::parts;
 use super::lane_core::LaneCore;
 use super::link::SenderEntry;
@@ -303,9 +304,9 @@ impl Promotion {
             if link != SenderEntry::NO_LINK && lane.links[link as usize].failed.is_none() {
                 // Release: pairs with the sender's Acquire load of its route word: the ring is empty.
                 fence(Ordering::Release);
-                let at = lane.links[link as usize].shape.route_at(status);
+                let to = lane.peers_word(link, status, LinkWord::Route);
                 let word = notice.word(cookie);
-                if let Outcome::Next(Next::Later) = lane.put_bytes(link, at, &word.to_ne_bytes()) {
+                if let Outcome::Next(Next::Later) = lane.put_to(to, &word.to_ne_bytes()) {
                     return;
                 }
             }

@@ -6,7 +6,9 @@ use bowline_uct::{
     RemoteSlice,
 };
 
+use super::extents::LinkWord;
 use super::lane_core::LaneCore;
+use super::layout::ENTRY_BYTES;
 use super::link::Link;
 use super::token::{What, own};
 
@@ -26,6 +28,15 @@ pub(super) enum Next {
 pub(super) enum Outcome<T> {
     Done(T),
     Next(Next),
+}
+
+impl<T> Outcome<T> {
+    fn map<U>(self, with: impl FnOnce(T) -> U) -> Outcome<U> {
+        match self {
+            Self::Done(value) => Outcome::Done(with(value)),
+            Self::Next(next) => Outcome::Next(next),
+        }
+    }
 }
 
 pub(super) const fn refused(error: PostError) -> Next {
@@ -83,9 +94,13 @@ impl LaneCore {
     }
 
     pub(super) fn put_bytes(&mut self, index: u32, at: usize, bytes: &[u8]) -> Outcome<()> {
-        let Some((ep, at)) = place(&self.links[index as usize], at) else {
-            return Outcome::Next(Next::Wait);
-        };
+        let to = place(&self.links[index as usize], at);
+        self.put_to(to, bytes)
+    }
+
+    /// Puts bytes into a peer's memory, if it is known where.
+    pub(super) fn put_to(&mut self, to: Option<(EpId, RemoteSlice)>, bytes: &[u8]) -> Outcome<()> {
+        let Some((ep, at)) = to else { return Outcome::Next(Next::Wait) };
         match put_from(&mut *self.inner, self.put_short, ep, bytes, at) {
             Ok(()) => Outcome::Done(()),
             Err(error) => Outcome::Next(refused(error)),
@@ -94,28 +109,50 @@ impl LaneCore {
 
     /// Reads a word of the peer's memory: `Some` when it is there, else it will be in the link's
     /// word.
-    pub(super) fn read_word(&mut self, index: u32, at: usize, what: What) -> Outcome<Option<u64>> {
+    pub(super) fn read_word(&mut self, index: u32, at: usize) -> Outcome<Option<u64>> {
+        let from = place(&self.links[index as usize], at);
+        let read = self.read::<8>(index, from, What::Step, |link| &mut link.word);
+        read.map(|bytes| bytes.map(u64::from_ne_bytes))
+    }
+
+    /// Reads an entry of the peer's directory likewise, else into the link's entry.
+    pub(super) fn read_entry(
+        &mut self,
+        index: u32,
+        extent: usize,
+    ) -> Outcome<Option<[u8; ENTRY_BYTES]>> {
+        let link = &self.links[index as usize];
+        let from = place(link, link.shape.directory_at(extent));
+        self.read(index, from, What::Step, |link| &mut link.entry)
+    }
+
+    /// Reads bytes of the peer's memory: `Some` when they are there, else they will be in that buffer of the link.
+    fn read<const N: usize>(
+        &mut self,
+        index: u32,
+        from: Option<(EpId, RemoteSlice)>,
+        what: What,
+        buffer: fn(&mut Link) -> &mut Option<RecvBuf>,
+    ) -> Outcome<Option<[u8; N]>> {
+        let Some((ep, from)) = from else { return Outcome::Next(Next::Wait) };
         let link = &mut self.links[index as usize];
-        let Some((ep, from)) = place(link, at) else { return Outcome::Next(Next::Wait) };
         let token = own(what, index, link.generation);
+        let mut bytes = [0; N];
         if self.attr.caps.contains(Caps::GET_BCOPY) {
-            let mut bytes = [0; 8];
             let mut unpack = |view: bowline_base::view::View<'_>| {
                 view.copy_out(&mut bytes);
             };
-            return match self.inner.get_bcopy(ep, from, 8, &mut unpack) {
-                Ok(()) => Outcome::Done(Some(u64::from_ne_bytes(bytes))),
+            return match self.inner.get_bcopy(ep, from, N, &mut unpack) {
+                Ok(()) => Outcome::Done(Some(bytes)),
                 Err(error) => Outcome::Next(refused(error)),
             };
         }
-        let word = if what == What::Status { &mut link.status_word } else { &mut link.word };
-        let word = word.get_or_insert_with(|| RecvBuf::owned(vec![0; 8]));
-        let Some(to) = slice_of(word) else { return Outcome::Next(Next::Wait) };
+        let buffer = buffer(link).get_or_insert_with(|| RecvBuf::owned(vec![0; N]));
+        let Some(to) = slice_of(buffer) else { return Outcome::Next(Next::Wait) };
         match self.inner.get_zcopy(ep, &[to], from, token) {
             Ok(Posted::Done) => {
-                let mut bytes = [0; 8];
-                word.view().copy_out(&mut bytes);
-                Outcome::Done(Some(u64::from_ne_bytes(bytes)))
+                buffer.view().copy_out(&mut bytes);
+                Outcome::Done(Some(bytes))
             }
             Ok(Posted::InFlight) => Outcome::Done(None),
             Err(error) => Outcome::Next(refused(error)),
@@ -125,9 +162,9 @@ impl LaneCore {
     /// Reads the status word `number` of the peer of `index` for a settlement. `Ok(None)`: it
     /// will be answered; `Err`: to be tried again, unless the peer ends.
     pub(super) fn ask_status(&mut self, index: u32, number: u32) -> Result<Option<u64>, ()> {
-        let at = self.links[index as usize].shape.status_at(number);
-        match self.read_word(index, at, What::Status) {
-            Outcome::Done(answer) => Ok(answer),
+        let from = self.peers_word(index, number, LinkWord::Status);
+        match self.read::<8>(index, from, What::Status, |link| &mut link.status_word) {
+            Outcome::Done(answer) => Ok(answer.map(u64::from_ne_bytes)),
             Outcome::Next(_) => Err(()),
         }
     }
@@ -139,11 +176,11 @@ fn slice_of(word: &mut RecvBuf) -> Option<LocalSlice> {
     // SAFETY: the buffer stays until the transport below is dropped. A link that makes space for another
     // leaves its words to the lane (`replace_link`), and a lane drops the transport before its links and
     // those words. Nobody looks at the bytes before the completion.
-    unsafe { LocalSlice::of_recv(word, 0, 8) }
+    unsafe { LocalSlice::of_recv(word, 0, word.len()) }
 }
 
 /// The endpoint of a link and a place in its peer's memory.
-fn place(link: &Link, at: usize) -> Option<(EpId, RemoteSlice)> {
+pub(super) fn place(link: &Link, at: usize) -> Option<(EpId, RemoteSlice)> {
     Some((link.inner?, RemoteSlice { address: link.base + at as u64, rkey: link.rkey? }))
 }
 

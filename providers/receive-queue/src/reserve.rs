@@ -8,6 +8,7 @@ use bowline_base::sync::atomic::Ordering;
 use bowline_uct::{PeerFailure, RemoteSlice};
 
 use super::closed::closed_by;
+use super::extents::LinkWord;
 use super::fifo::{Stamp, mark};
 use super::lane_core::LaneCore;
 use super::remote::{Next, Outcome, put_from, refused};
@@ -67,7 +68,7 @@ impl LaneCore {
                     next => (Counted::GiveBack { failed, tag }, next),
                 }
             }
-            (Counted::Poll { tag }, None) => match self.read_word(index, R_BYTE, What::Step) {
+            (Counted::Poll { tag }, None) => match self.read_word(index, R_BYTE) {
                 Outcome::Done(Some(value)) => self.counted_polled(tag, value),
                 Outcome::Done(None) => (Counted::Polling { tag }, Next::Wait),
                 Outcome::Next(next) => (Counted::Poll { tag }, next),
@@ -191,9 +192,7 @@ impl LaneCore {
 
     /// Writes the status word of a link, for the peer's settlement.
     pub(super) fn show_status(&mut self, index: u32) {
-        let at = self.shape.status_at(index);
-        let word = self.inner.mem_view(self.memory).and_then(|view| view.word(at));
-        if let Some(word) = word {
+        if let Some(word) = self.own_word(index, LinkWord::Status) {
             // Release: pairs with the peer's get, which acquires as far as its transport does: who
             // reads that a reservation has ended, has its slots counted. The begin is stored before
             // the reservation is posted, and posting does not overtake stores.

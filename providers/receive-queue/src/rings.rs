@@ -17,7 +17,6 @@ use super::lane_core::LaneCore;
 use super::link::SenderEntry;
 use super::remote::{Next, Outcome};
 use super::sending::{Put, Ring, RingState as State};
-use super::token::What;
 
 impl LaneCore {
     /// The next step of sending by a ring, or the answer to the last one.
@@ -61,13 +60,11 @@ impl LaneCore {
                     next => (State::Publish(ticket), next),
                 }
             }
-            (State::Poll, None) => {
-                match self.read_word(index, at + remote_ring::HEAD_BYTE, What::Step) {
-                    Outcome::Done(Some(word)) => self.head_read(ring, word),
-                    Outcome::Done(None) => (State::Polling, Next::Wait),
-                    Outcome::Next(next) => (State::Poll, next),
-                }
-            }
+            (State::Poll, None) => match self.read_word(index, at + remote_ring::HEAD_BYTE) {
+                Outcome::Done(Some(word)) => self.head_read(ring, word),
+                Outcome::Done(None) => (State::Polling, Next::Wait),
+                Outcome::Next(next) => (State::Poll, next),
+            },
             (waiting, None) => (waiting, Next::Wait),
         };
         ring.state = state;

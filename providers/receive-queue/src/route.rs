@@ -31,6 +31,7 @@ use bowline_base::sync::atomic::Ordering;
 use bowline_uct::PeerFailure;
 
 use super::address::checksum;
+use super::extents::LinkWord;
 use super::lane_core::LaneCore;
 use super::remote::{Next, Outcome};
 use super::sending::{By, Promoting, Ring, Sending, Stage};
@@ -87,9 +88,8 @@ impl LaneCore {
         if !self.shape.promotes() {
             return None;
         }
-        let view = self.inner.mem_view(self.memory)?;
         // Acquire: pairs with the fence before the receiver's put: the ring that it offers is empty.
-        let word = view.word(self.shape.route_at(index))?.load(Ordering::Acquire);
+        let word = self.own_word(index, LinkWord::Route)?.load(Ordering::Acquire);
         if word == promoting.seen {
             return None;
         }

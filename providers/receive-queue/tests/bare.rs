@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
+use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
 use bowline_uct::{
-    AtomicOp, AtomicWidth, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemHandle,
-    MemoryDomain, OneSided, OpLimits, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    SignalSafe, Sink, TagOffload, Token, Wakeup, forward, lacks,
+    AtomicOp, AtomicWidth, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemError,
+    MemHandle, MemoryDomain, OneSided, OpLimits, OpenError, PeerFailure, PostError, Posted,
+    RemoteSlice, SignalSafe, Sink, TagOffload, Token, Wakeup, forward, lacks,
 };
 
 /// What happens beside a lane, right before its n-th look at its memory from now on.
@@ -52,6 +53,8 @@ pub(crate) struct WithoutMessages<I> {
     /// The one to itself.
     own_ep: Option<EpId>,
     own: Own,
+    /// Pieces of memory that it still has.
+    pieces: u32,
 }
 
 impl<I: Iface> WithoutMessages<I> {
@@ -68,11 +71,19 @@ impl<I: Iface> WithoutMessages<I> {
         attr.limits.am = OpLimits::default();
         let (beside, dead) = (Beside::default(), Dead::default());
         let (eps, own) = (Vec::new(), Own::default());
-        Self { inner: Some(inner), attr, beside, dead, crash: None, eps, own_ep: None, own }
+        let inner = Some(inner);
+        let pieces = u32::MAX;
+        Self { inner, attr, beside, dead, crash: None, eps, own_ep: None, own, pieces }
     }
 
     fn inner(&self) -> &I {
         self.inner.as_ref().expect("it is there until it is dropped")
+    }
+
+    fn take_piece(&mut self) -> Result<(), MemError> {
+        let none = MemError::Unsupported("find more memory");
+        self.pieces = self.pieces.checked_sub(1).ok_or(none)?;
+        Ok(())
     }
 
     fn inner_mut(&mut self) -> &mut I {
@@ -119,6 +130,13 @@ impl<I: Iface> WithoutMessages<I> {
     }
 
     /// The same where no put is longer than `bytes`, so that messages travel in many.
+    /// With memory for so many pieces, and no more.
+    pub(crate) fn with_pieces(inner: I, pieces: u32) -> Self {
+        let mut this = Self::new(inner);
+        this.pieces = pieces;
+        this
+    }
+
     pub(crate) fn with_puts_of(inner: I, bytes: usize) -> Self {
         let mut this = Self::new(inner);
         this.attr.limits.put.max_short = bytes;
@@ -180,7 +198,17 @@ impl<I: Iface> MemoryDomain for WithoutMessages<I> {
 
     passed! { md_attr rkey_pack rkey_ptr puts_end_last rkey_of }
 
-    passed_mut! { mem_alloc mem_register mem_expose mem_lend mem_release rkey_unpack rkey_release }
+    passed_mut! { mem_expose mem_lend mem_release rkey_unpack rkey_release }
+
+    fn mem_alloc(&mut self, len: usize) -> Result<MemHandle, MemError> {
+        self.take_piece()?;
+        self.inner_mut().mem_alloc(len)
+    }
+
+    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
+        self.take_piece()?;
+        self.inner_mut().mem_register(memory)
+    }
 }
 
 // SAFETY: all operations are those of the interface inside.

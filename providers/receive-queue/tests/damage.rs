@@ -21,7 +21,7 @@ const WORD: u64 = 64;
 fn parts(address: &[u8]) -> (u64, Vec<u8>, Vec<u8>) {
     let mut r = AddrReader::new(address);
     let head = (r.u32(), r.u8(), r.u8(), r.u32(), r.u32(), r.u32());
-    assert!(matches!(head, (Ok(_), Ok(3), Ok(1..=5), Ok(_), Ok(_), Ok(_))), "{head:?}");
+    assert!(matches!(head, (Ok(_), Ok(4), Ok(1..=5), Ok(_), Ok(_), Ok(_))), "{head:?}");
     let (base, _) = (r.u64().expect("base"), r.u64().expect("nonce"));
     let key = r.bytes().expect("key").to_vec();
     (base, key, r.bytes().expect("inner").to_vec())

@@ -5,6 +5,7 @@ mod bare;
 mod damage;
 mod deaths;
 mod device;
+mod extents;
 mod ofi;
 mod promotion;
 mod race;

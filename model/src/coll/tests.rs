@@ -299,15 +299,17 @@ fn allgathers_bring_all_blocks_to_all() {
     many::often().chain([4096]).for_each(many::allgathers);
 }
 
+/// Partners at a time of all-to-alls: two that are offered, and one that a user may name.
+const PARTNERS: [u32; 3] = [1, 3, 64];
+
 #[test]
 fn alltoalls_bring_each_block_to_its_rank() {
     for size in SMALL {
-        for how in [Alltoall::Bruck, Alltoall::Staged(64), Alltoall::Staged(3), Alltoall::Staged(1)]
-        {
+        for how in PARTNERS.map(Alltoall::Staged).into_iter().chain([Alltoall::Bruck]) {
             proven!(alltoall(size, how, 0));
             proven!(alltoall(size, how, 2));
         }
-        for partners in [64, 3, 1] {
+        for partners in PARTNERS {
             let len = |from: u32, to: u32| ((from * 3 + to * 7) % 5) as usize;
             holds(prove::alltoallv(size, partners, len), format_args!("{size} {partners}"));
         }
@@ -358,6 +360,15 @@ fn stages(size: u32) -> impl Iterator<Item = u32> {
 fn multiplying_is_right_for_every_number() {
     many::often().for_each(many::multiplied);
     many::often().for_each(many::multiply_blocks);
+}
+
+#[test]
+fn reductions_in_order_are_right_with_all_stages_that_divide() {
+    many::often().for_each(many::ordered_blocks);
+    // Of most numbers none divide; of these some do.
+    for size in [64, 240, 512, 1000, 1024] {
+        assert!(many::ordered(size).next().is_some(), "{size}");
+    }
 }
 
 #[test]

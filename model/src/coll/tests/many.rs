@@ -32,7 +32,7 @@ fn otherwise() -> impl Iterator<Item = u32> + Send {
 /// A kind of proof for a number of ranks.
 type OfSize = fn(u32);
 
-const ALL: [OfSize; 18] = [
+const ALL: [OfSize; 19] = [
     barriers,
     broadcasts,
     split,
@@ -46,6 +46,7 @@ const ALL: [OfSize; 18] = [
     reduce_scatters,
     multiplied,
     multiply_blocks,
+    ordered_blocks,
     scans,
     pairs::allgathers_of,
     pairs::alltoalls_of,
@@ -89,9 +90,11 @@ pub(super) fn split(size: u32) {
             proven!(bcast(size, Bcast::Split(stages, split), root, len));
             proven!(reduce(size, Reduce::Split(stages, split), root, (len, 8), false));
         }
-        for stages in stages(size).skip(size as usize % 3).take(1) {
-            proven!(reduce(size, Reduce::Multiplying(stages), root, (16, 8), root == 0));
-        }
+        // One number of stages, and another one for the next number of ranks.
+        let all: Vec<u32> = stages(size).collect();
+        let one = Reduce::Multiplying(all[size as usize % all.len()]);
+        let proof = proven!(reduce(size, one, root, (16, 8), root == 0));
+        assert!(proof.messages() >= u64::from(size - 1), "{size} {one:?}: each rank sends");
     }
 }
 
@@ -179,17 +182,30 @@ pub(super) fn multiply_blocks(size: u32) {
     }
 }
 
+/// Blocks of one length for even numbers of ranks, and of several for odd ones.
+fn blocks_of(size: u32) -> Vec<usize> {
+    if size.is_multiple_of(2) { offsets(size, |_| 2) } else { offsets(size, uneven) }
+}
+
 fn multiply_any_blocks(size: u32) {
-    // Blocks of one length and of several, one after the other.
-    let offsets = if size.is_multiple_of(2) { offsets(size, |_| 2) } else { offsets(size, uneven) };
+    let offsets = blocks_of(size);
     for stages in stages(size) {
         proven!(allgather(size, Allgather::Multiplying(stages), 3, size.is_multiple_of(2)));
         proven!(reduce_scatter(&offsets, ReduceScatter::Multiplying(stages), false));
-        let ordered = ReduceScatter::Ordered(stages);
-        // Each rank puts all blocks in order.
-        if size <= 1024 && allows(ordered, size, false) {
-            proven!(reduce_scatter(&offsets, ordered, true));
-        }
+    }
+}
+
+/// Scattered reductions in the order of ranks, with each number of stages whose factors divide that of ranks.
+pub(super) fn ordered(size: u32) -> impl Iterator<Item = ReduceScatter> {
+    let stages = 2..=size.next_power_of_two().ilog2();
+    stages.map(ReduceScatter::Ordered).filter(move |&how| allows(how, size, false))
+}
+
+/// Up to 1024 ranks: each rank puts the blocks of all in order.
+pub(super) fn ordered_blocks(size: u32) {
+    if size <= 1024 {
+        let offsets = blocks_of(size);
+        ordered(size).for_each(|how| drop(proven!(reduce_scatter(&offsets, how, true))));
     }
 }
 

@@ -29,9 +29,7 @@ fn alltoalls() {
 }
 
 pub(super) fn alltoalls_of(size: u32) {
-    // The number of partners at a time only says where stages end.
-    let some = Alltoall::Staged([1, 3, 64][size as usize % 3]);
-    for how in [Alltoall::Bruck, some] {
+    for how in PARTNERS.map(Alltoall::Staged).into_iter().chain([Alltoall::Bruck]) {
         proven!(alike::alltoall(size, how, 2, compared(size)));
     }
 }
@@ -66,7 +64,7 @@ fn every_rank(size: u32) {
     for how in [Allgather::Bruck, Allgather::Ring, Allgather::Direct] {
         holds(prove::allgatherv(&blocks, how, total), format_args!("{size} {how:?}"));
     }
-    for partners in [64, 3, 1] {
+    for partners in PARTNERS {
         let len = |from: u32, to: u32| ((from * 3 + to * 7) % 5) as usize;
         holds(prove::alltoallv(size, partners, len), format_args!("{size} {partners}"));
     }

@@ -73,7 +73,7 @@ pub(super) fn pairs_of_wide(size: u32) {
         let sample = Sample { size, chosen: &all };
         broadcasts(sample);
         allgathers(sample);
-        alltoalls(sample, [1, 3, 64][size as usize % 3]);
+        PARTNERS.into_iter().for_each(|partners| alltoalls(sample, partners));
         reductions(sample);
     }
 }
@@ -100,7 +100,7 @@ fn pairs_of(size: u32) {
     let sample = Sample { size, chosen: &all };
     broadcasts(sample);
     allgathers(sample);
-    [1, 3, 64].into_iter().for_each(|partners| alltoalls(sample, partners));
+    PARTNERS.into_iter().for_each(|partners| alltoalls(sample, partners));
     reductions(sample);
 }
 
@@ -112,8 +112,9 @@ fn in_order(size: u32) {
     all.sort_unstable();
     all.dedup();
     let sample = Sample { size, chosen: &all };
-    let stages = 2..=size.next_power_of_two().ilog2();
-    for how in stages.map(ReduceScatter::Ordered).filter(|&how| allows(how, size, false)) {
+    let forms: Vec<_> = many::ordered(size).collect();
+    assert!(!forms.is_empty(), "no factors divide {size}");
+    for how in forms {
         for offsets in [offsets(size, |_| 2), offsets(size, uneven)] {
             let proof = prove::sampled::reduce_scatter(sample, &offsets, how);
             holds_at_some(proof, format_args!("{how:?} of {size}"));
@@ -137,7 +138,7 @@ fn all_messages_are_compared_where_all_ranks_are_chosen() {
             );
         }
         let len = |from: u32, to: u32| ((from * 3 + to * 7) % 5) as usize;
-        for partners in [1, 3, 64] {
+        for partners in PARTNERS {
             assert_eq!(
                 prove::sampled::alltoallv(sample, partners, len),
                 prove::alltoallv(size, partners, len).map(messages)

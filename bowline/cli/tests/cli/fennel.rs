@@ -3,6 +3,7 @@
 use std::fs;
 
 use crate::common::{bowline, command, finish};
+use bowline_model::fit::table::{Entry, FitTable};
 use serde_json::Value;
 
 fn run(line: &str) -> Value {
@@ -219,17 +220,16 @@ fn kept_fits_are_networks() {
     };
     let none = with("multicast -n 4 --network fit:shm").failure(1);
     assert!(none.contains("bowline model fit --transport shm --keep"), "{none}");
-    let mut fit = command("model fit --threads --size 8..1k -n 5 --keep --reps 50".split(' '));
-    fit.env("BOWLINE_MODEL", &file);
-    let ended = finish(fit);
-    if ended.code == Some(0) {
-        with("multicast -n 4 --network fit:shm").success();
-        let other = with("multicast -n 4 --network fit:tcp").failure(1);
-        assert!(other.contains("no fit of tcp"), "{other}");
-    } else {
-        // A machine that is too busy for any fit.
-        assert!(ended.err.contains("nothing was kept"), "{ended:?}");
-    }
+    // What a measurement of this machine finds depends on what else runs; these are known.
+    let mut table = FitTable::default();
+    table.learn(Entry::published(&bowline::costs::site(), "shm"));
+    fs::write(&file, table.text().unwrap()).unwrap();
+    let shown = with("multicast -n 4 --size 8 --network fit:shm --json").success();
+    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let time = shown["time_ns"]["max"].as_f64().unwrap();
+    assert!(near(time, 880.0 + 3.0 * 380.0), "{shown}");
+    let other = with("multicast -n 4 --network fit:tcp").failure(1);
+    assert!(other.contains("no fit of tcp"), "{other}");
 }
 
 #[test]

@@ -96,12 +96,18 @@ fn fits_are_kept_where_the_setting_says() {
     };
     let show = || serde_json::from_str::<Value>(&run("show --json").success()).unwrap();
     assert_eq!(show()["entries"][0]["sizes"][0]["origin"], "assumed");
-    // Over shared memory the model holds at some size, if the machine is not too busy for any; else nothing is kept.
-    let ended = run("fit --threads --size 8..1k -n 5 --keep --reps 50");
-    if ended.code != Some(0) {
-        assert!(ended.err.contains("nothing was kept"), "{ended:?}");
-        return assert_eq!(show()["entries"][0]["sizes"][0]["origin"], "assumed");
-    }
+    // Over shared memory the model holds at some size, unless other programs disturb all of them: then nothing is kept,
+    // and it is measured again.
+    let mut tries = 0..20;
+    let kept = tries.any(|_| {
+        let ended = run("fit --threads --size 8..1k -n 5 --keep --reps 50");
+        if ended.code != Some(0) {
+            assert!(ended.err.contains("nothing was kept"), "{ended:?}");
+            assert_eq!(show()["entries"][0]["sizes"][0]["origin"], "assumed");
+        }
+        ended.code == Some(0)
+    });
+    assert!(kept, "the model held at no size in twenty measurements");
     let entry = &show()["entries"][0];
     assert_eq!((&entry["transport"], &entry["ranks"]), (&"shm".into(), &5.into()), "{entry}");
     assert_eq!(entry["sizes"][0]["origin"], "measured", "{entry}");

@@ -63,7 +63,7 @@ pub struct Priced<F> {
     pub form: F,
     /// What it is expected to take, in nanoseconds.
     pub time: f64,
-    /// The part of that in which messages are under way that the next ones wait for.
+    /// How often messages wait for each other, as [`Load::waits`] has it.
     pub waits: f64,
 }
 

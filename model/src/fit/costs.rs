@@ -20,7 +20,7 @@ impl Costs {
         let byte = fit.required.as_ref().map_or(0.0, |line| line.slope.max(0.0));
         self.byte = short_rate(byte);
         if shared {
-            self.receive = 0.0;
+            (self.receive, self.receive_byte) = (0.0, 0.0);
         }
         self.by_size = OfSizes::NONE;
         for &(size, cost) in fit.points() {
@@ -45,7 +45,9 @@ impl Costs {
         let base = Self::BASES.into_iter().find_map(|(of, costs)| (of == word).then_some(costs));
         let mut costs = base.unwrap_or(Self::RDMA).fitted(fit, shared);
         let mut names = vec!["pipelining", "required", "byte"];
-        names.extend(shared.then_some("receive"));
+        if shared {
+            names.extend(["receive", "receive_byte"]);
+        }
         for (name, value) in operations {
             if let Some(at) = Self::NAMES.iter().position(|known| *known == name) {
                 *costs.fields()[at] = short_rate(value);
@@ -69,7 +71,10 @@ mod tests {
         assert_eq!((costs.message(8.0), costs.message(508.0)), ((900.0, 100.0), (950.0, 350.0)));
         assert!((costs.byte - 0.5).abs() < 1e-9);
         assert_eq!((costs.receive, costs.copy), (Costs::TCP.receive, Costs::TCP.copy));
-        assert_eq!(Costs { receive: Costs::TCP.receive, ..Costs::TCP.fitted(&fit, true) }, costs);
+        let Costs { receive, receive_byte, .. } = Costs::TCP;
+        let shared = Costs::TCP.fitted(&fit, true);
+        assert_eq!((shared.receive, shared.receive_byte), (0.0, 0.0));
+        assert_eq!(Costs { receive, receive_byte, ..shared }, costs);
         assert_eq!(costs.to_string().parse(), Ok(costs));
         let many = (0..40).map(|size| (size, cost(1.0, 1.0))).collect();
         assert_eq!(Costs::TCP.fitted(&BySize::through(many).unwrap(), true).by_size.len(), 16);

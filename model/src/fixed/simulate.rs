@@ -416,6 +416,7 @@ mod tests {
         spill: 0.0,
         skew: 0.0,
         rendezvous: 0.0,
+        receive_byte: 0.0,
         by_size: crate::coll::price::OfSizes::NONE,
     };
 

@@ -88,7 +88,7 @@ enum Kind {
 }
 
 /// Costs that no simulated network has: of ranks that share a processor or memory, and of ranks that come late.
-const NOT_OF_NETWORKS: [&str; 5] = ["switch", "mark", "slot", "spill", "skew"];
+const NOT_OF_NETWORKS: [&str; 6] = ["receive_byte", "switch", "mark", "slot", "spill", "skew"];
 
 impl FromStr for Words {
     type Err = String;
@@ -246,6 +246,7 @@ impl MachineOptions {
             spill: 0.0,
             skew: 0.0,
             rendezvous: 0.0,
+            receive_byte: 0.0,
             by_size: OfSizes::NONE,
         };
         match &plan.base {

@@ -19,6 +19,9 @@ pub struct Costs {
     pub receive: f64,
     /// What a byte of a message keeps its sender busy, beta.
     pub byte: f64,
+    /// What it keeps its receiver busy. A receiver with a processor of its own takes bytes while they are sent; where ranks
+    /// share processors, these have this to do too.
+    pub receive_byte: f64,
     /// What a byte of a copy takes.
     pub copy: f64,
     /// What a byte of a reduction takes, gamma, of the class [`OpClass::Vector`].
@@ -118,6 +121,7 @@ impl Costs {
         required: 100.0,
         receive: 150.0,
         byte: 0.1,
+        receive_byte: 0.0,
         copy: 0.1,
         reduce: 0.2,
         pairs: 0.35,
@@ -137,7 +141,8 @@ impl Costs {
         rendezvous: 40_000.0,
         required: 3000.0,
         receive: 3000.0,
-        byte: 1.2,
+        byte: 0.6,
+        receive_byte: 0.6,
         copy: 0.1,
         reduce: 0.15,
         pairs: 0.3,
@@ -160,6 +165,7 @@ impl Costs {
         required: 380.0,
         receive: 380.0,
         byte: 0.23,
+        receive_byte: 0.0,
         ..Self::TCP
     };
 
@@ -181,12 +187,13 @@ impl Costs {
     pub const EAGER_MOST: f64 = 131_072.0;
 
     /// The names of the parameters, in order.
-    pub const NAMES: [&str; 15] = [
+    pub const NAMES: [&str; 16] = [
         "pipelining",
         "rendezvous",
         "required",
         "receive",
         "byte",
+        "receive_byte",
         "copy",
         "reduce",
         "pairs",
@@ -202,13 +209,27 @@ impl Costs {
     /// Those of operations on vectors, which `fit::operations` finds.
     pub const OPERATIONS: [&str; 5] = ["copy", "reduce", "pairs", "scalar", "function"];
 
-    pub(crate) const fn fields(&mut self) -> [&mut f64; 15] {
+    pub(crate) const fn fields(&mut self) -> [&mut f64; 16] {
         let Self { pipelining, rendezvous, required, receive, byte, copy, reduce, switch, .. } =
             self;
-        let Self { pairs, scalar, function, mark, slot, spill, skew, .. } = self;
+        let Self { receive_byte, pairs, scalar, function, mark, slot, spill, skew, .. } = self;
         [
-            pipelining, rendezvous, required, receive, byte, copy, reduce, pairs, scalar, function,
-            switch, mark, slot, spill, skew,
+            pipelining,
+            rendezvous,
+            required,
+            receive,
+            byte,
+            receive_byte,
+            copy,
+            reduce,
+            pairs,
+            scalar,
+            function,
+            switch,
+            mark,
+            slot,
+            spill,
+            skew,
         ]
     }
 
@@ -336,7 +357,7 @@ mod tests {
             (costs.message(1000.0), costs.message(1500.0)),
             ((300.0, 110.0), (300.0, 1110.0))
         );
-        assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 15_000.0));
+        assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 9000.0));
         // Beyond a length a message waits for its receiver's answer.
         assert_eq!(Costs::TCP.message(131_072.0).0, 20_000.0);
         assert_eq!(Costs::TCP.message(131_073.0).0, 60_000.0);

@@ -142,20 +142,18 @@ impl Load {
         self
     }
 
-    /// The mean message: how long it is under way, and how long it keeps its sender busy.
-    fn message(&self, costs: &Costs) -> (f64, f64) {
-        costs.message(if self.sends > 0.0 { self.bytes / self.sends } else { 0.0 })
-    }
-
-    /// Nanoseconds in which messages are under way that the next ones wait for.
+    /// Nanoseconds in which messages are under way that the next ones wait for, were all of them short: how often
+    /// messages wait for each other, by what that takes on this network.
     pub fn waits(&self, costs: &Costs) -> f64 {
-        self.hops * self.message(costs).0
+        self.hops * costs.message(0.0).0
     }
 
     /// Nanoseconds.
     pub fn time(&self, crew: Crew, costs: &Costs) -> f64 {
-        let (_, send) = self.message(costs);
-        let waits = self.waits(costs);
+        // Costs by size are those of the mean message.
+        let (algorithm, send) =
+            costs.message(if self.sends > 0.0 { self.bytes / self.sends } else { 0.0 });
+        let algorithm = self.hops * algorithm;
         let busy = self.sends * send
             + self.receives * costs.receive
             + self.reduced * costs.reduce
@@ -163,12 +161,13 @@ impl Load {
             + self.marks * costs.mark
             + self.moved * costs.slot
             + self.spilled / f64::from(crew.ranks) * costs.spill;
-        let algorithm = waits + self.lateness * costs.skew;
+        let algorithm = algorithm + self.lateness * costs.skew;
         if crew.share <= 1.0 {
             return algorithm + busy;
         }
         let mean = if self.messages > 0.0 { self.all_bytes / self.messages } else { 0.0 };
         let all = self.messages * (costs.message(mean).1 + costs.receive)
+            + self.all_bytes * costs.receive_byte
             + self.all_reduced * costs.reduce
             + self.copied * f64::from(crew.ranks) * costs.copy
             + self.all_marks * costs.mark

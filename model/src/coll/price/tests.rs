@@ -31,6 +31,7 @@ const COSTS: Costs = Costs {
     spill: 0.0,
     skew: 0.0,
     rendezvous: 0.0,
+    receive_byte: 0.0,
     by_size: OfSizes::NONE,
 };
 

@@ -67,6 +67,23 @@ fn multiplied(form: &AllreduceForm) -> Option<usize> {
     }
 }
 
+/// A root with a processor of its own is the only one that its bytes keep busy; where ranks share processors, those that take
+/// them have as much to do. So long broadcasts from the root alone are not dearer there than down a tree.
+#[test]
+fn bytes_keep_both_ends_busy_where_ranks_share_processors() {
+    let time = |crew: Crew, costs: &Costs, how| bcast(crew.ranks, how, 1 << 20).time(crew, costs);
+    let shared = Crew { ranks: 8, share: 4.0 };
+    let of_sender = Costs { byte: 1.2, receive_byte: 0.0, ..Costs::TCP };
+    let free = Costs { receive_byte: 0.0, ..Costs::TCP };
+    let tree = |crew, costs| time(crew, costs, Bcast::Binomial);
+    assert_eq!(tree(alone(8), &Costs::TCP), tree(alone(8), &free));
+    assert!(tree(shared, &Costs::TCP) > 1.5 * tree(shared, &free));
+    assert!(
+        time(shared, &of_sender, Bcast::Flat) > 1.5 * time(shared, &of_sender, Bcast::Binomial)
+    );
+    assert!(time(shared, &Costs::TCP, Bcast::Flat) < time(shared, &Costs::TCP, Bcast::Binomial));
+}
+
 #[test]
 fn where_ranks_share_processors_few_messages_win_unless_they_come_from_afar() {
     let crew = Crew { ranks: 16, share: 8.0 };

@@ -237,9 +237,13 @@ impl Inner {
             // It has heard nothing from here yet.
             let address = peer.address.clone();
             let Ok((lane, ep)) = self.route(&address) else { return self.retire(index) };
-            let payload = self.own_address.clone();
             self.engine.bind_ep(index, lane, ep);
-            let peer = &mut self.engine.peers[index as usize];
+        }
+        let peer = &mut self.engine.peers[index as usize];
+        if peer.tx_sequence == 0 {
+            // Nor where the greeting still waited for space and went with all that did. Numbers go round: a greeting too
+            // many, after 2^32 messages, ends a connection that is over by then.
+            let payload = self.own_address.clone();
             peer.push_control(wire::HELLO, [0, 0], payload);
         }
         self.engine.peers[index as usize].push_control(wire::DISCONNECT, [0, 0], Vec::new());

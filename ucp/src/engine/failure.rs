@@ -66,6 +66,11 @@ impl Engine {
             return;
         };
         if let Some(before) = peer.failure() {
+            // Its endpoint may have failed before its last messages came: what has begun since never becomes whole.
+            for key in self.lose_assemblies(index) {
+                self.fail(key, how.into());
+            }
+            let Some(peer) = self.peers.get_mut(index as usize) else { return };
             if writes_no_more(how) && !writes_no_more(before) {
                 peer.state = PeerState::Failed(how);
                 self.fail_receives(index, how);
@@ -81,23 +86,7 @@ impl Engine {
         if peer.end.is_none() {
             self.inbox.push_back(Delivery::End(peer.name, how));
         }
-        let assemblies = std::mem::take(&mut peer.assemblies);
-        let mut lost: Vec<Key> = Vec::new();
-        for assembly in assemblies {
-            match assembly.target {
-                Target::Receive(key) => lost.push(key),
-                Target::Unexpected(message) => {
-                    if let Some(waiting) = self.unexpected.get(message)
-                        && let Payload::Partial { claimed: Some(receive), .. } = waiting.payload
-                    {
-                        lost.push(receive);
-                        self.unkeep(message);
-                    }
-                }
-                Target::Am(_, _, bytes) => self.let_go(index, bytes.len()),
-                Target::Discard => {}
-            }
-        }
+        let mut lost = self.lose_assemblies(index);
         lost.extend(self.requests.iter().filter(|(_, r)| !r.done).filter_map(|(key, request)| {
             let waits = match &request.body {
                 // One that the transport still reads from or writes into ends with its report.
@@ -121,6 +110,29 @@ impl Engine {
             // Those for this peer are refused now, and end by that.
             self.actions.push(Action::ResumeOneSided);
         }
+    }
+
+    /// Gives up messages of a peer of which pieces are missing. The receives that they were for.
+    fn lose_assemblies(&mut self, index: PeerIndex) -> Vec<Key> {
+        let Some(peer) = self.peers.get_mut(index as usize) else { return Vec::new() };
+        let assemblies = std::mem::take(&mut peer.assemblies);
+        let mut lost = Vec::new();
+        for assembly in assemblies {
+            match assembly.target {
+                Target::Receive(key) => lost.push(key),
+                Target::Unexpected(message) => {
+                    if let Some(waiting) = self.unexpected.get(message)
+                        && let Payload::Partial { claimed: Some(receive), .. } = waiting.payload
+                    {
+                        lost.push(receive);
+                        self.unkeep(message);
+                    }
+                }
+                Target::Am(_, _, bytes) => self.let_go(index, bytes.len()),
+                Target::Discard => {}
+            }
+        }
+        lost
     }
 
     /// A peer that had failed otherwise writes no more: what it may have been writing to is free.

@@ -7,6 +7,7 @@
 
 #[path = "../layers/alone.rs"]
 mod alone;
+mod any_source;
 mod background;
 #[path = "../layers/common.rs"]
 mod common;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         let name = args.next().expect("the launcher says which program a rank runs");
         let known = kill::rank(&name)
             || background::rank(&name)
+            || any_source::rank(&name)
             || shared::rank(&name)
             || rails::rank(&name)
             || conditions::rank(&name);
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
     let all = [
         kill::cases(),
         background::cases(),
+        any_source::cases(),
         shared::cases(),
         rails::cases(),
         meeting::cases(),

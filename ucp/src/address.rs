@@ -26,7 +26,8 @@ pub(crate) const FEATURES: u32 = SEND_CANCEL
     | SERVES
     | NOTICES
     | SELECTS
-    | WRITTEN;
+    | WRITTEN
+    | FLAGS;
 
 /// It answers a sender that wants a message back.
 pub(crate) const SEND_CANCEL: u32 = 1 << 0;
@@ -60,6 +61,9 @@ pub(crate) const SELECTS: u32 = 1 << 11;
 
 /// It takes WRITTEN in place of TAKEN and PUT_DONE.
 pub(crate) const WRITTEN: u32 = 1 << 12;
+
+/// It knows receives from any source for which it raises flags.
+pub(crate) const FLAGS: u32 = 1 << 13;
 
 /// It writes a message into the receiver's memory when it is asked to.
 pub(crate) const PUTS: u32 = 1 << 4;

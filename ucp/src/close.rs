@@ -143,6 +143,10 @@ impl Inner {
         if force {
             self.cancel_all(index);
         }
+        for at in 0..self.engine.protocols.lives.len() {
+            let life = self.engine.protocols.lives[at];
+            life.on_close(self, index);
+        }
         if self.engine.touches(index) || !force && self.engine.sends_to(index) {
             return false;
         }

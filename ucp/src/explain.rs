@@ -8,7 +8,7 @@ use crate::engine::Inner;
 use crate::error::{ConnectError, OpError};
 use crate::measured;
 use crate::peer::Ep;
-use crate::proto::{coop, fragments, get, put, rtr};
+use crate::proto::{any, coop, fragments, get, put, rtr};
 use crate::protocol::{Op, Table, eager, one_sided};
 use crate::select::{FirstGuess, MeansEstimate};
 use crate::state::counters::{AtEnd, Counters, EndReport};
@@ -64,6 +64,7 @@ impl Counters {
             ("sent", eager::MULTI.name, self.sent_multi),
             ("sent", "rndv", self.sent_rndv),
             ("sent", rtr::RTR.name, self.sent_rtr),
+            ("sent", any::ANY.name, self.sent_any),
             ("received", get::GET.name, read),
             ("received", coop::COOP.name, self.shared),
             ("received", "rndv/mapped", self.mapped),

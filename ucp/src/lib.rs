@@ -43,6 +43,7 @@ mod engine;
 mod error;
 mod explain;
 mod flush;
+mod held;
 mod in_place;
 mod introduce;
 mod keepalive;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use bowline_base::slab::Key;
 
+use crate::held::Flags;
 use crate::matching::Envelope;
 use crate::wire::TargetBuffer;
 
@@ -46,6 +47,8 @@ pub(crate) enum Writing {
     /// Every byte is visible.
     Whole,
     Refused,
+    /// It was refused, and goes as any message does.
+    GivenUp,
 }
 
 /// A send that is written to an announced receive, of which the peer has heard nothing yet (rule 5).
@@ -56,6 +59,8 @@ pub(crate) struct Unsaid {
     pub(crate) envelope: Envelope,
     pub(crate) length: u64,
     pub(crate) state: Writing,
+    /// Its receive was lent since a flag was raised; see [`crate::proto::any`].
+    pub(crate) flagged: bool,
 }
 
 /// Offers in the order of their receives, and the last messages to the peer.
@@ -64,6 +69,8 @@ pub(crate) struct Offers {
     pub(crate) open: Vec<PeerOffer>,
     /// In the order of the sends. Their offers are not open any more.
     pub(crate) unsaid: VecDeque<Unsaid>,
+    /// What waits for a receive from any source.
+    pub(crate) flags: Flags,
     /// Tagged messages by sequence number: all from `from` to before `to`.
     pub(crate) sent: VecDeque<(u32, Envelope)>,
     pub(crate) from: u32,
@@ -74,7 +81,14 @@ impl Offers {
     /// For a peer to which the next message has the number `next`. Number 0 is the HELLO.
     pub(crate) const fn new(next: u32) -> Self {
         let from = if next == 1 { 0 } else { next };
-        Self { open: Vec::new(), unsaid: VecDeque::new(), sent: VecDeque::new(), from, to: next }
+        Self {
+            open: Vec::new(),
+            unsaid: VecDeque::new(),
+            flags: Flags::new(),
+            sent: VecDeque::new(),
+            from,
+            to: next,
+        }
     }
 
     /// Messages with the numbers `first .. next` were posted, of which the first is tagged, if any
@@ -104,6 +118,7 @@ impl Offers {
         // Numbers go round: what counts is how far they are behind the next.
         let behind = |number: u32| next.wrapping_sub(number);
         let unsaid = self.unsaid.iter().filter(|unsaid| want.fits(&unsaid.envelope)).count();
+        let unsaid = unsaid + self.flags.waiting(|envelope| want.fits(envelope));
         if seen == next {
             return Some(unsaid);
         }
@@ -125,7 +140,8 @@ impl Offers {
     ) -> bool {
         let long = least.is_some_and(|least| length >= least);
         let written = long && envelope.is_some_and(|envelope| self.position(envelope).is_some());
-        self.unsaid.is_empty() && !written
+        let waits = envelope.is_some_and(|envelope| !self.flags.lets_pass(envelope, length));
+        self.unsaid.is_empty() && !written && !waits
     }
 
     /// Notes how the writing of a send ended that the peer has heard nothing of. Whether it is such a one.
@@ -170,7 +186,8 @@ mod tests {
         let (key, state) = (Key::from_wire(1), Writing::UnderWay);
         for tag in [5, 6] {
             let envelope = envelope(tag);
-            offers.unsaid.push_back(Unsaid { key, receive: 1, envelope, length: 1, state });
+            let unsaid = Unsaid { key, receive: 1, envelope, length: 1, state, flagged: false };
+            offers.unsaid.push_back(unsaid);
         }
         assert_eq!(offers.crossing(&want, at(6), at(6)), Some(1), "the peer has heard nothing");
         offers.unsaid.clear();

@@ -25,7 +25,7 @@ use bowline_uct::{AmId, Caps, EpId, PeerFailure, RkeyId};
 
 use crate::address::{PUTS, WorkerAddress};
 use crate::matching::Envelope;
-use crate::offers::Offers;
+use crate::offers::{Offers, Writing};
 use crate::select::{Measure, Selection};
 use crate::wire;
 
@@ -344,10 +344,28 @@ pub(crate) fn can_land(caps: Caps, peer: &Peer) -> bool {
 
 impl Peer {
     /// Whether messages to it are looked at first: it has announced receives that nothing was sent to
-    /// yet, or has not heard of all that is written to them.
+    /// yet, or has not heard of all that is written to them, or has enabled flags.
     pub(crate) fn has_offers(&self) -> bool {
-        let some = |offers: &Offers| !offers.open.is_empty() || !offers.unsaid.is_empty();
+        let some = |offers: &Offers| {
+            !offers.open.is_empty() || !offers.unsaid.is_empty() || !offers.flags.is_idle()
+        };
         self.offers.as_deref().is_some_and(some)
+    }
+
+    /// It has heard of the first message that is written to it.
+    pub(crate) fn pop_first_written(&mut self) {
+        if let Some(offers) = &mut self.offers {
+            offers.unsaid.pop_front();
+        }
+        self.recompute_short_limit();
+    }
+
+    /// How far that message came.
+    pub(crate) fn set_first_written(&mut self, state: Writing) {
+        let offers = self.offers.as_mut();
+        if let Some(first) = offers.and_then(|offers| offers.unsaid.front_mut()) {
+            first.state = state;
+        }
     }
 
     /// Messages from number `first` on were posted, the first of them tagged, if `envelope` is there.

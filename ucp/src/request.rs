@@ -328,6 +328,15 @@ pub(crate) enum AnnouncedStage {
     Withdrawing,
     /// It has ended for its user's sake and waits for its peer (rule 4).
     Ended(OpStatus),
+    /// Another message has met it, this one, and it waits for its peer: rule 3 of [`crate::proto::any`].
+    Met(Key),
+}
+
+impl AnnouncedStage {
+    /// Whether it is in its matching engine.
+    pub(crate) const fn is_posted(self) -> bool {
+        matches!(self, Self::Posted | Self::Withdrawing)
+    }
 }
 
 /// What a receive holds that was announced and not met yet.
@@ -341,6 +350,11 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
+    /// Whether it is known to this peer, by this protocol.
+    pub(crate) fn is_with(&self, peer: PeerIndex, protocol: &Protocol) -> bool {
+        self.peer == peer && self.protocol == protocol
+    }
+
     /// The worker ends: whether the peer may write to the buffer after that.
     pub(crate) fn is_written_after_end(&self, how: Option<PeerFailure>) -> bool {
         self.open_buffer.is_open_after(how)
@@ -355,7 +369,7 @@ pub(crate) enum Body {
     #[default]
     Free,
     Receive(Receive),
-    /// A receive that its sender knows of before it sends.
+    /// A receive that a sender knows of before it has matched a message.
     Announced(Box<Announced>),
     Send(Box<Send>),
     Stream(StreamReceive),

@@ -210,7 +210,7 @@ impl Inner {
     }
 
     /// The same of a message that may be for a receive that the peer has `announced`, or that is for none.
-    fn post_as(&mut self, key: Key, announced: bool) -> Post {
+    pub(crate) fn post_as(&mut self, key: Key, announced: bool) -> Post {
         let Some(request) = self.engine.requests.get_mut(key) else {
             return Post::Awaiting;
         };

@@ -24,6 +24,16 @@ bowline_base::choice! {
 }
 
 bowline_base::choice! {
+    /// How messages come to receives from any source.
+    pub enum AnySource {
+        /// As they come to other receives.
+        Arrival = "arrival",
+        /// Their senders raise flags, and the receiver asks one of them at a time.
+        Flags = "flags",
+    }
+}
+
+bowline_base::choice! {
     /// By what long messages choose how they travel.
     pub enum Select {
         /// By what messages have just taken, where processors copy them.
@@ -99,6 +109,10 @@ bowline_base::settings! {
         pub RTR_MIN: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RTR_MIN", 1, 1 << 30)
             .cost("a message for each receive whose buffer is as long, and a request for each such send that finds its receive announced")
             .change("lower it where receives are posted long before their messages are sent and unexpected copies cost more than announcements; to compare");
+        /// How eager messages come to receives from any source: arrival, as to other receives; flags, senders raise flags at the receiver, which has one of them write to its buffer (Gu 2000; for comparison). With flags messages shorter than BOWLINE_RTR_MIN come as ever.
+        pub ANY_SOURCE: AnySource = Setting::<AnySource>::choice("BOWLINE_ANY_SOURCE", "arrival")
+            .cost("flags: three messages in place of one, a message to each connected rank for the first receive of a tag, and every send to a rank that has posted one is compared with it")
+            .change("to compare; flags where unexpected copies of messages to receives from any source cost more than waiting for their receiver");
         /// How long messages choose between pieces, reading and sharing the copy on transports on which processors copy: measured, by what messages have just taken; static, by costs that are known before. A threshold or scheme that is set is a choice, too.
         pub SELECT: Select = Setting::<Select>::choice("BOWLINE_SELECT", "measured")
             .cost("a fiftieth of the time of long messages, for trials")
@@ -133,6 +147,7 @@ pub(crate) struct Options {
     pub(crate) keepalive: KeepaliveOptions,
     pub(crate) rndv_scheme: RndvScheme,
     pub(crate) rtr_min: Option<u64>,
+    pub(crate) any_source: AnySource,
     pub(crate) select: Select,
 }
 
@@ -152,8 +167,20 @@ impl Options {
             },
             rndv_scheme: config.get(RNDV_SCHEME),
             rtr_min: config.get(RTR_MIN).map(|bytes| bytes as u64),
+            any_source: config.get(ANY_SOURCE),
             select: config.get(SELECT),
         }
+    }
+
+    /// Whether receives of a space, a collective one or not, are checked before they are posted.
+    pub(crate) fn checks_receives(&self, collective: bool) -> bool {
+        let flags = self.any_source == AnySource::Flags && !collective;
+        self.rndv_scheme == RndvScheme::Rtr || flags
+    }
+
+    /// Whether receives may be known to senders before their messages.
+    pub(crate) fn announces(&self) -> bool {
+        self.rndv_scheme == RndvScheme::Rtr || self.any_source == AnySource::Flags
     }
 }
 

@@ -186,7 +186,10 @@ impl Worker {
     pub fn probe(&self, spec: &MatchSpec) -> Option<MessageInfo> {
         let inner = &mut *self.inner.borrow_mut();
         let space = inner.engine.spaces.get_mut(spec.space)?;
-        let key = space.engine.find_unexpected(&spec.want())?;
+        let Some(key) = space.engine.find_unexpected(&spec.want()) else {
+            inner.probe_flags(spec);
+            return None;
+        };
         let message = inner.engine.unexpected.get(Key::from_wire(key))?;
         Some(MessageInfo { source: message.source, tag: message.tag, length: message.length })
     }
@@ -196,7 +199,11 @@ impl Worker {
     pub fn claim(&self, spec: &MatchSpec) -> Option<(MessageInfo, MatchedMessage)> {
         let inner = &mut *self.inner.borrow_mut();
         let space = inner.engine.spaces.get_mut(spec.space)?;
-        let key = Key::from_wire(space.engine.take_unexpected(&spec.want())?);
+        let Some(key) = space.engine.take_unexpected(&spec.want()) else {
+            inner.probe_flags(spec);
+            return None;
+        };
+        let key = Key::from_wire(key);
         let message = inner.engine.unexpected.get(key)?;
         let (source, tag, length) = (message.source, message.tag, message.length);
         Some((MessageInfo { source, tag, length }, MatchedMessage(key)))

@@ -23,7 +23,7 @@ use bowline_uct::PeerFailure;
 use crate::action::Action;
 use crate::engine::Engine;
 use crate::matching::MatchEngine as _;
-use crate::peer::{Ep, PeerIndex, Pending};
+use crate::peer::{Ep, NO_PEER, PeerIndex, Pending};
 use crate::space::Space;
 use crate::state::inbox::Delivery;
 use crate::unexpected::{INLINE, Payload, Unexpected};
@@ -170,7 +170,8 @@ impl Engine {
     /// The peer that most entries are of, and what they take.
     fn most_unasked(&mut self) -> Option<(PeerIndex, u64)> {
         let mut bytes: HashMap<PeerIndex, u64> = HashMap::new();
-        for (_, message) in self.unexpected.iter() {
+        let of_peers = self.unexpected.iter().filter(|(_, message)| message.peer != NO_PEER);
+        for (_, message) in of_peers {
             *bytes.entry(message.peer).or_default() += message.entry();
         }
         for delivery in &self.inbox {

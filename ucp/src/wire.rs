@@ -72,6 +72,9 @@ pub(crate) const PUT_DONE: AmId = AmId::new(24);
 /// About a receive that is announced to its sender; see [`crate::proto::rtr`]. Words: those of a tagged
 /// message, or 0. Payload: [`crate::proto::rtr::Message`].
 pub(crate) const RTR: AmId = AmId::new(25);
+/// About a receive from any source; see [`crate::proto::any`]. Words: those of a tagged message, or 0. Payload:
+/// [`crate::proto::any::Message`].
+pub(crate) const ANY: AmId = AmId::new(29);
 /// The last message of a sender on this connection, which touches no memory of its peer any more.
 /// Words: 0 for a close that waited for what was under way, 1 for one that did not.
 pub(crate) const DISCONNECT: AmId = AmId::new(26);
@@ -96,7 +99,7 @@ pub(crate) const DAMAGED: u64 = 1;
 pub(crate) const OVERRUN: u64 = 2;
 
 /// Kept for what a later version brings; a peer that sends one today counts as damaged.
-/// 18 probe-claim, 19 revoke, 21 reconnect with an incarnation. 29 is free.
+/// 18 probe-claim, 19 revoke, 21 reconnect with an incarnation.
 pub(crate) const RESERVED: [u8; 3] = [18, 19, 21];
 
 #[inline]

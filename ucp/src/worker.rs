@@ -26,7 +26,7 @@ use crate::matching::{self, EngineKind, MatchEngine as _};
 use crate::measured;
 use crate::peer::{Ep, PeerState};
 use crate::proto;
-use crate::settings::{self, Options, RndvScheme};
+use crate::settings::{self, Options};
 use crate::space::{Lost, SpaceOptions};
 use crate::state::counters::{AtEnd, Counters};
 use crate::state::keepalive::Rounds;
@@ -233,7 +233,7 @@ impl Worker {
             }
         }
         space.engine = fresh;
-        space.checks_receives = engine.options.rndv_scheme == RndvScheme::Rtr;
+        space.checks_receives = engine.options.checks_receives(options.collective);
         space.options = options;
         engine.inherit_deaths(id);
         Ok(())
@@ -294,6 +294,10 @@ impl Worker {
         }
         for value in waiting {
             engine.drop_message(Key::from_wire(value), wire::refusal(None));
+        }
+        for at in 0..inner.engine.protocols.lives.len() {
+            let life = inner.engine.protocols.lives[at];
+            life.on_space_closed(inner, id);
         }
         inner.act();
     }

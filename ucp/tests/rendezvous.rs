@@ -3,6 +3,8 @@
 //! them may be aborted at every step.
 
 mod aborts;
+mod any;
+mod any_random;
 mod matching;
 mod put;
 mod ranks;

@@ -12,7 +12,6 @@ use crate::matching::Envelope;
 use crate::peer::{PeerIndex, PeerState};
 use crate::request::{Body, SendPhase};
 use crate::select::MessageKind;
-use crate::settings::RndvScheme;
 use crate::wire::{self, Rts};
 
 /// Actions that one arrival may ask for.
@@ -86,8 +85,8 @@ impl Engine {
 
     /// The posted receive for an envelope, where finding it changes nothing but that.
     fn posted_signal_safe(&mut self, envelope: &Envelope) -> Option<Key> {
-        if self.options.rndv_scheme == RndvScheme::Rtr {
-            // It may be announced, and what follows from that needs memory.
+        if self.options.announces() {
+            // It may be announced or lent, and what follows from that needs memory.
             return None;
         }
         let Envelope { space, source, tag } = *envelope;

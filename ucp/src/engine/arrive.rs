@@ -11,10 +11,10 @@ use crate::address::WorkerAddress;
 use crate::error::OpError;
 use crate::matching::Envelope;
 use crate::matching::MatchEngine as _;
-use crate::peer::{Peer, PeerIndex};
+use crate::peer::{NO_PEER, Peer, PeerIndex};
 use crate::request::{Body, Fetch, Request, Send, SendPhase, send_of};
 use crate::select::{Measure, MessageKind};
-use crate::settings::RndvScheme;
+use crate::settings::AnySource;
 use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::{self, Rts};
@@ -90,6 +90,11 @@ impl Engine {
     /// The same for a receive that was announced, which its sender did not use.
     #[cold]
     fn deliver_announced(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
+        if self.options.any_source == AnySource::Flags && self.has_met_lent(key) {
+            self.counters.matched -= 1;
+            // The credit of its payload was given back when it was met.
+            return self.keep(NO_PEER, &wire::envelope(header), payload, 0);
+        }
         if matches!(self.requests.get(key), Some(Request { body: Body::Announced(_), .. })) {
             self.met(key);
             self.counters.matched -= 1;
@@ -110,7 +115,7 @@ impl Engine {
     }
 
     /// Keeps a message with what there is of its payload.
-    pub(super) fn keep_as(
+    pub(crate) fn keep_as(
         &mut self,
         peer: PeerIndex,
         envelope: &Envelope,
@@ -120,20 +125,31 @@ impl Engine {
     ) -> Key {
         self.counters.unexpected += 1;
         let Envelope { space, source, tag } = *envelope;
-        let key = self.add_entry(Unexpected { space, source, tag, length, peer, request, payload });
+        let message = Unexpected { space, source, tag, length, peer, request, payload };
+        let message = match self.keep_for_lent(message) {
+            Ok(key) => {
+                self.note_entry();
+                return key;
+            }
+            Err(message) => message,
+        };
+        let key = self.add_entry(message);
         let space = self.spaces.make(space);
         space.engine.add_unexpected(source, tag, key.to_wire());
         self.note_entry();
         key
     }
 
-    /// The posted receive for an envelope, if any.
+    /// The posted receive for an envelope, if any, and if it is not lent: then the message is to be kept, for it.
     pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
         let Envelope { space, source, tag } = *envelope;
         let posted = self.spaces.arrive(space, source, tag).map(Key::from_wire);
         if let Some(key) = posted
-            && self.options.rndv_scheme == RndvScheme::Rtr
+            && self.options.announces()
         {
+            if self.has_met_lent(key) {
+                return None;
+            }
             self.met(key);
         }
         posted

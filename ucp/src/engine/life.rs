@@ -113,6 +113,12 @@ pub(crate) trait Life: Sync {
         None
     }
 
+    /// A space was closed.
+    fn on_space_closed(&self, _: &mut Inner, _space: u32) {}
+
+    /// The endpoint of a peer is being closed: what waits for that peer's word goes without.
+    fn on_close(&self, _: &mut Inner, _: PeerIndex) {}
+
     /// Makes ready what signal-safe progress may use.
     fn provide(&self, _: &mut Inner) {}
 }

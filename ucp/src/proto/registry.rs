@@ -1,6 +1,6 @@
 //! The list of all protocols.
 
-use super::{coop, fragments, get, put, rtr};
+use super::{any, coop, fragments, get, put, rtr};
 use crate::engine::life::{Life, Protocols};
 use crate::protocol::{Protocol, eager, one_sided};
 
@@ -32,6 +32,8 @@ registry! {
     get::GET, life get::Get;
     put::PUT, life put::Writes;
     fragments::FRAGMENTS, life fragments::Fragments;
+    // Before the announced ones: what waits for a flag may have to go before a message that is written to those.
+    any::ANY, life any::Flagged, keeps any::Table;
     rtr::RTR, life rtr::Announces, keeps rtr::Announcer;
     one_sided::PUT_SHORT;
     one_sided::PUT_ZCOPY;

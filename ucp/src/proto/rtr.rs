@@ -58,7 +58,8 @@
 //! A receive from any source is not announced: whom to? Published schemes (Gu 2000) ask all ranks to
 //! raise a flag and announce to the one that does. Here every long message without an offer raises one
 //! anyway, in the order of messages: its envelope (RTS). The receiver answers with PUT, which is what
-//! that scheme calls RTR_ANY, and a message that was taken back meanwhile was never offered.
+//! that scheme calls RTR_ANY, and a message that was taken back meanwhile was never offered. [`crate::proto::any`] has the
+//! published protocol, for messages that would go eagerly.
 //!
 //! All of it is off unless `BOWLINE_RNDV_SCHEME=rtr`: a space then has a mark that sends its receives
 //! to `recv_checked` ([`crate::space::Space::checks_receives`]), and a sender with offers or unsaid messages

@@ -175,7 +175,7 @@ impl Inner {
     }
 
     /// An eager send request is wholly posted.
-    pub(super) fn sent(&mut self, key: Key) {
+    pub(crate) fn sent(&mut self, key: Key) {
         let (length, outcome) = match self.engine.requests.get(key) {
             Some(Request { body: Body::Send(send), .. }) => (send.buffer.len() as u64, send.answer),
             _ => (0, Ok(())),

@@ -25,6 +25,8 @@ bowline_base::counters! {
         rtr_declined,
         /// Messages written to announced receives of which their receivers had to hear before they were whole.
         rtr_taken,
+        /// Tagged messages written to receives from any source that were lent for a flag.
+        sent_any,
         /// Messages that waited because the transport was full.
         send_waited,
         /// Messages that went as an envelope because eager credit was used up.
@@ -43,6 +45,12 @@ bowline_base::counters! {
         rtr,
         /// Those of them that an ordinary message has met.
         rtr_missed,
+        /// Receives lent to senders that had raised a flag.
+        any_asked,
+        /// Those of them that nothing was written to.
+        any_missed,
+        /// Those of them that were met by another message than the one written to them, which was copied.
+        any_copied,
         /// Rendezvous messages whose senders were asked to help.
         shared,
         /// Pieces of such messages that this side has written as their sender.

@@ -12,13 +12,17 @@ use super::ranks::{Ranks, pattern};
 /// Bytes from which on messages are offered.
 const LONG: usize = 200;
 
-/// Under which programs run. Of the last two, one announces what is eager too, one all but the shortest.
-const SCHEMES: [&[(&str, &str)]; 5] = [
+/// Under which programs run. Of those that announce, one announces what is eager too, one all but the shortest. Under
+/// the last ones, eager messages to receives from any source are written to these, alone and beside announced ones.
+const SCHEMES: [&[(&str, &str)]; 8] = [
     &[("BOWLINE_RNDV_SCHEME", "auto")],
     &[("BOWLINE_RNDV_SCHEME", "put")],
     &[("BOWLINE_RNDV_SCHEME", "rtr")],
     &[("BOWLINE_RNDV_SCHEME", "rtr"), ("BOWLINE_RTR_MIN", "1")],
     &[("BOWLINE_RNDV_SCHEME", "rtr"), ("BOWLINE_RTR_MIN", "100")],
+    &[("BOWLINE_ANY_SOURCE", "flags")],
+    &[("BOWLINE_ANY_SOURCE", "flags"), ("BOWLINE_RNDV_SCHEME", "rtr")],
+    &[("BOWLINE_ANY_SOURCE", "flags"), ("BOWLINE_RNDV_SCHEME", "rtr"), ("BOWLINE_RTR_MIN", "50")],
 ];
 
 #[derive(Clone, Debug)]

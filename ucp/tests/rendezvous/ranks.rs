@@ -143,9 +143,20 @@ impl Ranks {
         tag: Option<u64>,
         room: usize,
     ) -> RequestId {
+        self.try_receive(rank, source, tag, room).expect("posted")
+    }
+
+    /// The same where it may fail at once.
+    pub(crate) fn try_receive(
+        &self,
+        rank: usize,
+        source: Option<u32>,
+        tag: Option<u64>,
+        capacity: usize,
+    ) -> Result<RequestId, OpError> {
         let (tag, tag_mask) = tag.map_or((0, 0), |tag| (tag, u64::MAX));
         let spec = MatchSpec { space: SPACE, source, tag, tag_mask };
-        self.worker(rank).recv(spec, RecvBuf::owned(vec![0; room])).expect("posted")
+        self.worker(rank).recv(spec, RecvBuf::owned(vec![0; capacity]))
     }
 
     /// One poll of everybody who lives. How much happened.

@@ -60,6 +60,8 @@ struct Findings {
 enum Manner {
     Eager,
     ReceiverInitiated,
+    /// So are receives from any source, for which senders raise flags.
+    Flags,
 }
 
 impl Manner {
@@ -70,6 +72,12 @@ impl Manner {
                 ("BOWLINE_RNDV_THRESHOLD", "1m"),
                 ("BOWLINE_RNDV_SCHEME", "rtr"),
                 ("BOWLINE_RTR_MIN", "1"),
+            ],
+            Self::Flags => &[
+                ("BOWLINE_RNDV_THRESHOLD", "1m"),
+                ("BOWLINE_RNDV_SCHEME", "rtr"),
+                ("BOWLINE_RTR_MIN", "1"),
+                ("BOWLINE_ANY_SOURCE", "flags"),
             ],
         }
     }

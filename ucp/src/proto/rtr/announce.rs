@@ -95,7 +95,7 @@ enum Verdict {
 
 fn is_posted(request: Option<&Request>) -> bool {
     request.is_some_and(|request| match &request.body {
-        Body::Announced(announced) => !matches!(announced.stage, AnnouncedStage::Ended(_)),
+        Body::Announced(announced) => announced.stage.is_posted(),
         Body::Receive(receive) => !request.done && receive.item != ItemId::NONE,
         _ => false,
     })
@@ -120,7 +120,8 @@ impl Inner {
         }
         let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
         *item = space.engine.post(want, key.to_wire());
-        if engine.options.rndv_scheme == RndvScheme::Rtr {
+        self.note_posted_any(spec.space, want, key);
+        if self.engine.options.rndv_scheme == RndvScheme::Rtr {
             self.announce_later();
             let announcer = self.engine.announcer();
             let (name, number) = (name(&want), announcer.next);
@@ -290,7 +291,9 @@ impl Engine {
         let mut ahead = 0;
         for &(_, other) in list.iter().take_while(|&&(_, other)| other != key) {
             match requests.get(other).map(|request| &request.body) {
-                Some(Body::Announced(a)) if a.peer == peer && a.stage == AnnouncedStage::Posted => {
+                Some(Body::Announced(a))
+                    if a.is_with(peer, &RTR) && a.stage == AnnouncedStage::Posted =>
+                {
                     ahead += 1
                 }
                 _ => return Verdict::Later,
@@ -371,7 +374,7 @@ impl Engine {
     #[cold]
     pub(super) fn settle_announced(&mut self, index: PeerIndex, how: PeerFailure) {
         let shut = |request: &Request| match &request.body {
-            Body::Announced(a) => a.peer == index && a.open_buffer.is_shut_by(how),
+            Body::Announced(a) => a.is_with(index, &RTR) && a.open_buffer.is_shut_by(how),
             _ => false,
         };
         let keys: Vec<Key> =
@@ -388,6 +391,7 @@ impl Engine {
                     self.unannounce(key);
                     self.finish(key, status);
                 }
+                AnnouncedStage::Met(_) => {}
             }
         }
     }

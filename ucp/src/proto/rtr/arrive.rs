@@ -61,10 +61,11 @@ impl Engine {
             return None;
         };
         let stage = announced.stage;
-        if announced.peer != peer {
+        if !announced.is_with(peer, &RTR) {
             return None;
         }
         match stage {
+            AnnouncedStage::Met(_) => None,
             AnnouncedStage::Ended(status) => {
                 Some(Err(status.outcome.err().unwrap_or(OpError::Cancelled)))
             }
@@ -153,11 +154,11 @@ impl Engine {
             return Some(());
         };
         let stage = announced.stage;
-        if announced.peer != peer {
+        if !announced.is_with(peer, &RTR) {
             return None;
         }
         match stage {
-            AnnouncedStage::Posted => return None,
+            AnnouncedStage::Posted | AnnouncedStage::Met(_) => return None,
             AnnouncedStage::Withdrawing => self.finish_withdrawing(key),
             AnnouncedStage::Ended(status) => {
                 self.unannounce(key);

@@ -49,15 +49,18 @@ impl Inner {
         self.say(index, usize::MAX)
     }
 
-    /// The writing of a send has ended that the peer has heard nothing of: it hears of that, and of what is in
-    /// front of it.
+    /// The writing of a send has ended that the peer has heard nothing of: it hears of that, of what is in front of
+    /// it, and of what has waited behind it.
     pub(crate) fn say_written(&mut self, index: PeerIndex, key: Key) {
-        let offers = self.engine.peers[index as usize].offers.as_ref();
-        let at = offers.and_then(|offers| offers.unsaid.iter().position(|one| one.key == key));
-        self.say_first(index, at.map_or(0, |at| at + 1));
+        let Some(offers) = &self.engine.peers[index as usize].offers else { return };
+        let Some(at) = offers.unsaid.iter().position(|one| one.key == key) else { return };
+        let ended = |one: &&Unsaid| one.state != Writing::UnderWay;
+        let behind = offers.unsaid.iter().skip(at + 1).take_while(ended).count();
+        self.say_first(index, at + 1 + behind);
     }
 
-    /// A peer hears of what is whole in front of anything that is not. Whether the lane took all.
+    /// A peer hears of what is whole in front of anything that is not, and then what waited for a flag and is to go as
+    /// ever goes. Whether the lane took all.
     pub(crate) fn say_whole(&mut self, index: PeerIndex) -> bool {
         let peer = &self.engine.peers[index as usize];
         if peer.state != PeerState::Ready {
@@ -65,7 +68,8 @@ impl Inner {
         }
         let ended = |one: &&Unsaid| one.state != Writing::UnderWay;
         let whole = |offers: &Offers| offers.unsaid.iter().take_while(ended).count();
-        self.say_first(index, peer.offers.as_deref().map_or(0, whole))
+        let count = peer.offers.as_deref().map_or(0, whole);
+        self.say_first(index, count) && self.let_go(index)
     }
 
     fn say_first(&mut self, index: PeerIndex, count: usize) -> bool {
@@ -89,7 +93,12 @@ impl Inner {
         for _ in 0..count {
             let peer = &mut self.engine.peers[index as usize];
             let unsaid = peer.offers.as_ref().and_then(|offers| offers.unsaid.front().copied());
-            let Some(Unsaid { key, receive, envelope, length, state }) = unsaid else { break };
+            let Some(unsaid) = unsaid else { break };
+            if unsaid.flagged {
+                self.say_lent(index, unsaid)?;
+                continue;
+            }
+            let Unsaid { key, receive, envelope, length, state, .. } = unsaid;
             // One that has failed is not for the peer to hear of, which has failed itself.
             let lives = send_of(&mut self.engine.requests, key).is_some();
             let at_once = state == Writing::Whole && peer.address.features & WRITTEN != 0;
@@ -123,7 +132,7 @@ impl Inner {
     }
 
     /// A send was written, and its peer has heard of it.
-    fn end_written(&mut self, key: Key) {
+    pub(crate) fn end_written(&mut self, key: Key) {
         let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else { return };
         let (length, rkey) = (buffer.len() as u64, put.take_key());
         if let Some(rkey) = rkey {
@@ -150,7 +159,8 @@ fn take(
     let at = offers.position(&envelope)?;
     let offer = offers.open.remove(at);
     let state = Writing::UnderWay;
-    let unsaid = Unsaid { key, receive: offer.receive, envelope, length, state };
+    let receive = offer.receive;
+    let unsaid = Unsaid { key, receive, envelope, length, state, flagged: false };
     offers.unsaid.push_back(unsaid);
     Some((offer, unsaid))
 }

@@ -313,7 +313,7 @@ mod tests {
             let ns = |run: Run| match run.manner {
                 None => 100.0 * times,
                 Some(Manner::Eager) => 150.0 * times,
-                Some(Manner::ReceiverInitiated) => 225.0 * times,
+                Some(Manner::ReceiverInitiated | Manner::Flags) => 225.0 * times,
             };
             RUNS.into_iter().map(|run| said(run, ns(run))).collect()
         };

@@ -90,6 +90,7 @@ impl Programs {
         let mut contestants = vec![
             bowline("bowline eager", Manner::Eager.settings()),
             bowline("bowline rtr", Manner::ReceiverInitiated.settings()),
+            bowline("bowline flags", Manner::Flags.settings()),
             bowline("bowline", &[]),
         ];
         let theirs = directory.join("mpin-mpich");

@@ -3,7 +3,7 @@
 //! Producers, local or behind a network, do not notice: they see one consumer that flips. What is new is
 //! between the consumer's threads, in memory of their own: who flips, who hands out which slots, and when the
 //! half may be reset. The queue and its rules are those of [`super`], and the one who flips is a
-//! [`Consumer`](super::Consumer).
+//! [`Consumer`].
 //!
 //! ```text
 //!   claim word   63 .. 32 tag of the half | 31 .. 16 its end | 15 .. 0 next slot that nobody has claimed

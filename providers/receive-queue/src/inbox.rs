@@ -28,9 +28,9 @@ pub(super) trait Inbox: Send {
         0
     }
 
-    /// The sender behind `link` has another number from now on.
-    fn renumbered(&mut self, lane: &LaneCore, link: u32) {
-        let _ = (lane, link);
+    /// The sender behind `link` whose words have the number `status` has another number from now on.
+    fn renumbered(&mut self, lane: &LaneCore, link: u32, status: u32) {
+        let _ = (lane, link, status);
     }
 }
 

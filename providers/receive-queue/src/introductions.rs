@@ -89,7 +89,7 @@ impl LaneCore {
                 "a peer does not say where its words are; it is ignored"
             );
         }
-        inbox.renumbered(self, link);
+        inbox.renumbered(self, link, status);
         self.links[link as usize].introduced = true;
         self.senders[sender as usize] =
             SenderEntry { link, cookie, status, next: 0, trust: Trust::Known };

@@ -353,12 +353,17 @@ impl Promotion {
         ring.is_some_and(|ring| self.rings[ring].consumer.was_used(&lane.ring_words(ring)))
     }
 
-    /// A link has another number now: the rings of its earlier ones are not used any more, and what was
-    /// under way to them may still come.
-    pub(super) fn lose_rings_of(&mut self, lane: &LaneCore, link: u32) {
-        let rings: Vec<usize> = self.rings_of(lane, link).collect();
-        for ring in rings {
-            self.rings[ring].state = State::Lost;
+    /// The sender behind `link` whose words have the number `status` has another number now: the rings of its
+    /// earlier ones are not used any more, and what was under way to them may still come. On a loopback interface
+    /// several senders are behind one link, and the words distinguish them.
+    pub(super) fn lose_rings_of(&mut self, lane: &LaneCore, link: u32, status: u32) {
+        for (number, sender) in lane.senders.iter().enumerate() {
+            if sender.link == link
+                && sender.status == status
+                && let Some(ring) = self.of(number)
+            {
+                self.rings[ring].state = State::Lost;
+            }
         }
     }
 }

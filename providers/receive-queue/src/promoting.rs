@@ -99,7 +99,7 @@ impl Inbox for PromotingInbox {
         self.queue.generation()
     }
 
-    fn renumbered(&mut self, lane: &LaneCore, link: u32) {
-        self.promotion.lose_rings_of(lane, link);
+    fn renumbered(&mut self, lane: &LaneCore, link: u32, status: u32) {
+        self.promotion.lose_rings_of(lane, link, status);
     }
 }

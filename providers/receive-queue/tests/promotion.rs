@@ -4,6 +4,7 @@
 use super::bare::WithoutMessages;
 use super::bring_out;
 use bowline_receive_queue::{QueueForm, QueueLane, QueueOptions};
+use bowline_self::{SelfConfig, SelfIface};
 use bowline_sim::{Faults, Network, NetworkOptions};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::conformance::harness::{Random, Recorder, header_of, pattern};
@@ -112,6 +113,37 @@ fn a_hot_sender_has_a_ring_within_its_first_64_messages() {
         assert!(by_queue <= 64, "{by_queue} messages by the queue, one by one: {one_by_one}");
         assert_eq!((stats.offers, stats.evictions), (1, 0));
     }
+}
+
+/// Endpoints of one interface to itself are several senders behind one link of their receiver.
+#[test]
+fn a_second_endpoint_to_itself_leaves_the_ring_of_the_first() {
+    let inner = SelfIface::open(SelfConfig::default()).expect("it opens");
+    let options = QueueOptions { form: QueueForm::ScmpRings, slots: 64, peers: 8, rings: 2 };
+    let mut lane = super::lane(inner, &options, 0);
+    let own = lane.address();
+    let eps = [0; 3].map(|_| lane.connect(&own).expect("it reaches itself"));
+    let mut seen = Recorder::default();
+    let mut posted = [0_u64; 3];
+    for round in 0..300 {
+        // A new endpoint sends its first message when those before it have rings.
+        for (place, &ep) in eps.iter().enumerate().take(1 + round / 100) {
+            let header = [posted[place], 0, 0];
+            lane.am_short(ep, AmId::new(place as u8), &header, &[]).expect("there is space");
+            posted[place] += 1;
+        }
+        for _ in 0..20 {
+            lane.progress(&mut seen, 8);
+        }
+    }
+    assert!(lane.stats().offers >= 2, "senders had rings when another came: {:?}", lane.stats());
+    let mut next = [0; 3];
+    for message in &seen.messages {
+        let place = usize::from(message.id.get());
+        assert_eq!(message.header[0], next[place], "endpoint {place}");
+        next[place] += 1;
+    }
+    assert_eq!(next, posted);
 }
 
 #[test]

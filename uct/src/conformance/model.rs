@@ -111,6 +111,9 @@ fn release(
     Ok(())
 }
 
+/// Rounds in a row in which nothing happens, after which what is missing counts as lost.
+const LOST_AFTER: u32 = 3_000_000;
+
 fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut world = World::new(of, MEMBERS);
     let attr = world.attr();
@@ -135,7 +138,10 @@ fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
                         expected.next += 1;
                     }
                     Err(PostError::NoResource) => {}
-                    Err(error) => prop_assert!(false, "{:?} of {} bytes: {}", flavour, len, error),
+                    Err(error) => {
+                        let failed = &world.peer(from).seen.failed;
+                        prop_assert!(false, "{flavour:?} of {len} bytes: {error}; {failed:?}");
+                    }
                 }
             }
             Step::Progress { member, budget } => {
@@ -162,9 +168,12 @@ fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
             release(&mut world, place, kept, 0)?;
         }
     }
+    // So many rounds in a row without an arrival are more than any transport needs: what is missing was lost.
+    let mut idle = 0;
     while !expected.is_empty() {
-        world.round();
+        idle = if world.round() == 0 { idle + 1 } else { 0 };
         collect(&mut world, &mut kept, &mut expected)?;
+        prop_assert!(idle < LOST_AFTER, "accepted messages never came: {:?}", expected.streams);
     }
     let settled = |w: &mut World| w.peers.iter().flatten().all(|peer| peer.lent.is_empty());
     world.until(settled);

@@ -117,8 +117,8 @@ const PIPES: [&str; 3] = ["message", "get", "put"];
 
 impl TransportCosts {
     /// What is assumed of a provider's transport, which leads to other hosts if it is a `network`: medians
-    /// of a two-processor virtual machine (Xeon, 2.1 GHz) for those that it had, and for others what a
-    /// network of 100 Gbit/s is sold with.
+    /// of a two-processor virtual machine (Xeon, 2.1 GHz) for those that it had, but for the answers that reads and writes
+    /// over tcp wait for, which come from another host; for others what a network of 100 Gbit/s is sold with.
     pub fn assumed(provider: &str, network: bool) -> Self {
         let copy = Figure::assumed(0.03);
         let of = |message, get, put| Self { message, copy, get, put };
@@ -135,8 +135,9 @@ impl TransportCosts {
             ),
             "tcp" => of(
                 Pipe::assumed(2600.0, 1000.0, 0.10),
-                Pipe::assumed(6000.0, 1500.0, 0.11),
-                Pipe::assumed(4000.0, 1500.0, 0.11),
+                // Both wait for an answer, over a network as `coll::price::Costs::TCP` has it.
+                Pipe::assumed(40_000.0, 1500.0, 0.11),
+                Pipe::assumed(40_000.0, 1500.0, 0.11),
             ),
             _ if network => of(
                 Pipe::assumed(1000.0, 200.0, 0.08),

@@ -78,7 +78,7 @@ bowline_base::settings! {
             .cost("memory of the receiver, for each peer that floods it")
             .change("raise it when many short bursts of medium messages come from peers never heard before");
         /// Eager payload that an active peer may have unmatched here, while the budget has space.
-        pub EAGER_SHARE: usize = Setting::<usize>::bytes("BOWLINE_EAGER_SHARE", 512 << 10, 1 << 10, 1 << 30)
+        pub EAGER_SHARE: usize = Setting::<usize>::bytes("BOWLINE_EAGER_SHARE", 2 << 20, 1 << 10, 1 << 30)
             .cost("memory of the receiver, for each active peer")
             .change("raise it when bursts of unmatched medium messages fall back to rendezvous");
         /// Payload of unexpected messages that a worker holds beyond the first shares.

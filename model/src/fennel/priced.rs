@@ -42,7 +42,7 @@ mod tests {
     fn long_messages_wait_for_their_handshake() {
         let costs = Costs { pipelining: 500.0, required: 100.0, byte: 0.5, ..Costs::TCP };
         let mut network = PricedNetwork(Costs { rendezvous: 4000.0, receive: 30.0, ..costs });
-        let long = 1 << 20;
+        let long = 1 << 21;
         let local = 100.0 + 0.5 * f64::from(long);
         let arrived = local + 4500.0;
         assert_eq!(network.put(0, 1, long as usize, 0.0), Transfer { local, arrived });

@@ -24,7 +24,7 @@ bowline_base::settings! {
         /// Longest message that is sent in one frame; longer ones are cut or fetched by the
         /// protocols above.
         pub MAX_BCOPY: usize =
-            Setting::<usize>::bytes("BOWLINE_TCP_MAX_BCOPY", 64 << 10, 1 << 10, 1 << 20)
+            Setting::<usize>::bytes("BOWLINE_TCP_MAX_BCOPY", 256 << 10, 1 << 10, 1 << 20)
             .cost("the receive buffer of a rank is four times as long, and a rank packs into a \
                    buffer of this length")
             .change("lower it for ranks with very little memory");

@@ -7,6 +7,11 @@ use super::table::{BUFFERED, LENDING, Op, STAGING};
 /// apart for messages that it does not expect yet, and the caches of both.
 const MOST_PIECES: u64 = 16;
 pub(crate) const MOST_BYTES: u64 = 128 << 10;
+/// Where a processor does not reach the memory of its peer, a rendezvous waits for two more messages, which take
+/// the longer the farther the peer is. Where ranks share processors, messages of all come at once, and few of them
+/// to a receive that is posted.
+const MOST_BYTES_FAR: u64 = 1 << 20;
+const MOST_BYTES_FAR_SHARED: u64 = 512 << 10;
 
 /// Copied into the call's own slot of the transport.
 pub(crate) static SHORT: Protocol = Protocol::priced("eager/short", |op, context| {
@@ -41,7 +46,9 @@ pub(crate) static MULTI: Protocol = Protocol::priced("eager/multi", |op, context
         // Behind the pieces that the receiver's memory has room for, its processor is needed
         // for every other one. A message that it reads at once costs it one round of progress.
         _ if context.conditions.oversubscribed && context.reads(op) && context.maps() => max,
-        _ => (MOST_PIECES * max).min(MOST_BYTES),
+        _ if context.maps() => (MOST_PIECES * max).min(MOST_BYTES),
+        _ if context.conditions.oversubscribed => (MOST_PIECES * max).min(MOST_BYTES_FAR_SHARED),
+        _ => (MOST_PIECES * max).min(MOST_BYTES_FAR),
     };
     let end = context.conditions.rndv_threshold.unwrap_or(most);
     let line = context.message().plus_constant(STAGING).plus(context.pieces(max));

@@ -81,7 +81,7 @@ fn every_program_runs_with_every_number_of_ranks() {
     let shown = refused("bcast --network tcp,skew=1000", 2);
     assert!(shown.contains("`skew` is no cost of a simulated network"), "{shown}");
     // Long messages wait for an answer in simulations too.
-    let long = |network| time(&format!("ping-pong --size 1m --network {network}"));
+    let long = |network| time(&format!("ping-pong --size 2m --network {network}"));
     let handshake = long("tcp,rendezvous=40000") - long("tcp,rendezvous=0");
     assert!(near(handshake, 2.0 * 40_000.0), "{handshake}");
     let shown = refused("bcast --algorithm gossip", 1);

@@ -184,7 +184,7 @@ impl Costs {
     }
 
     /// The longest message that is sent without asking its receiver, where no setting has another length.
-    pub const EAGER_MOST: f64 = 131_072.0;
+    pub const EAGER_MOST: f64 = 1_048_576.0;
 
     /// The names of the parameters, in order.
     pub const NAMES: [&str; 16] = [
@@ -359,11 +359,11 @@ mod tests {
         );
         assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 9000.0));
         // Beyond a length a message waits for its receiver's answer.
-        assert_eq!(Costs::TCP.message(131_072.0).0, 20_000.0);
-        assert_eq!(Costs::TCP.message(131_073.0).0, 60_000.0);
-        assert_eq!(costs.message(1e6).0, 40_300.0);
-        let long: Costs = "tcp,at8=100/10,at200000=300/110".parse().unwrap();
-        assert_eq!(long.message(1e6).0, 300.0, "it is in what was measured");
+        assert_eq!(Costs::TCP.message(1_048_576.0).0, 20_000.0);
+        assert_eq!(Costs::TCP.message(1_048_577.0).0, 60_000.0);
+        assert_eq!(costs.message(2e6).0, 40_300.0);
+        let long: Costs = "tcp,at8=100/10,at2000000=300/110".parse().unwrap();
+        assert_eq!(long.message(3e6).0, 300.0, "it is in what was measured");
         for wrong in [
             "tcp,at8=1",
             "tcp,at8=1/2,at8=1/2",

@@ -34,6 +34,7 @@ const HEADERS: &[&str] = &[
     "fi_rma.h",
     "fi_tagged.h",
     "fi_atomic.h",
+    "fi_ext.h",
 ];
 
 fn main() {

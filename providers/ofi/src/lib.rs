@@ -83,6 +83,14 @@
 //! process with exit code 1. [`restore_signals`] puts the system's handling back; opening an
 //! interface does so, too.
 //!
+//! # Registrations
+//!
+//! libfabric's cache of registrations stays off in the process, since what watches memory for it overwrites
+//! code of the C library that other threads may run at that moment; the module `monitor` has the details.
+//! So memory of the user that was not registered before is registered for each operation, where the
+//! provider wants that. Who has no threads beside, or whose system lets users watch memory by userfaultfd, may
+//! set `FI_MR_CACHE_MONITOR` to `memhooks` or `userfaultfd`, which is left as it is.
+//!
 //! # Memory
 //!
 //! `tcp;ofi_rxm` of 1.17 takes and clears 64 MB when an interface is opened, and 5 MB with
@@ -108,6 +116,7 @@ mod info;
 mod link_check;
 mod liveness;
 mod md;
+mod monitor;
 mod net;
 mod options;
 mod peer;

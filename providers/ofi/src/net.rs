@@ -1,5 +1,5 @@
 //! The objects of libfabric that an interface owns: one endpoint, one address vector, one
-//! completion queue, in one domain. This module and `info` are the only ones that call libfabric.
+//! completion queue, in one domain. This module, `info` and `monitor` are the only ones that call libfabric.
 //!
 //! **Order of closing.** Memory that must be bound to the endpoint is deregistered before it;
 //! then the endpoint is closed, after which libfabric touches no buffer of ours any more; then
@@ -152,6 +152,7 @@ impl Net {
             wait_fd: None,
             traits: offer.traits(),
         };
+        crate::monitor::install();
         let info = offer.as_ptr();
         let null = ptr::null_mut();
         // SAFETY: `info` is whole and lives through the calls, as do the attributes; every object

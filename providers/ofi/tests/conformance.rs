@@ -48,7 +48,7 @@ macro_rules! form {
                     let why = unavailable(&KNOWN, &Self::options());
                     if let Some(why) = &why
                         && stringify!($module) == "named"
-                        && MUST_OPEN.iter().any(|variable| std::env::var_os(variable).is_some())
+                        && must_open()
                     {
                         panic!("{} is to be there, and yet: {why}", named());
                     }
@@ -78,8 +78,12 @@ macro_rules! form {
 /// Variables by which somebody says that the module `named` must open.
 const MUST_OPEN: [&str; 2] = ["BOWLINE_TEST_GUEST", "BOWLINE_TEST_OFI_PROVIDER"];
 
+pub(crate) fn must_open() -> bool {
+    MUST_OPEN.iter().any(|variable| std::env::var_os(variable).is_some())
+}
+
 /// What the module `named` opens.
-fn named() -> String {
+pub(crate) fn named() -> String {
     std::env::var("BOWLINE_TEST_OFI_PROVIDER").unwrap_or_else(|_| "verbs;ofi_rxm".into())
 }
 

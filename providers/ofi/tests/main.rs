@@ -3,5 +3,6 @@
 mod common;
 mod conformance;
 mod itself;
+mod openings;
 mod processes;
 mod starved;

@@ -45,6 +45,7 @@ pub(super) const USUAL: &[Entry] = &[
                 "--skip=atomics::contention_with_the_owner",
                 "--skip=model::",
                 "conformance::named::",
+                "openings::",
             ],
         },
     },

@@ -61,6 +61,9 @@ calls! {
     /// A command to any object.
     fn fi_control(object: *mut fid, command: c_int, argument: *mut c_void) -> c_int =
         call!((*object).ops, control(object, command, argument));
+    /// Brings an object of the caller's into one of libfabric's.
+    fn fi_import_fid(object: *mut fid, imported: *mut fid, flags: u64) -> c_int =
+        call!((*object).ops, bind(object, imported, flags));
 
     /// Opens a domain.
     fn fi_domain(fabric: *mut fid_fabric, info: *mut fi_info, domain: *mut *mut fid_domain,

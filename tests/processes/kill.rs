@@ -30,6 +30,8 @@ const CASES: &[Kill] = &[
     Kill { name: "killed_in_a_large_reduction", ranks: 3, victim: 1, program: killed_in_large },
     Kill { name: "killed_in_the_background", ranks: 4, victim: 2, program: killed_in_background },
     Kill { name: "killed_beside_a_helper", ranks: 4, victim: 2, program: killed_in_background },
+    Kill { name: "killed_while_it_is_read", ranks: 2, victim: 1, program: killed_while_read },
+    Kill { name: "killed_while_it_reads", ranks: 2, victim: 1, program: killed_while_reading },
     Kill { name: "asleep_when_it_happens", ranks: 2, victim: 1, program: asleep },
     Kill { name: "a_child_communicator_works", ranks: 4, victim: 3, program: child_works },
 ];
@@ -238,6 +240,83 @@ fn killed_in_background(world: &World) {
         }
         assert!(sum.iter().all(|&x| x == 4.0));
     }
+}
+
+/// Long messages that are under way when a rank dies, and their length.
+const LONG: (i32, usize) = (4, 2 << 20);
+
+/// The one that dies has offered them, in memory that is registered nowhere, and is killed as soon as the other one has
+/// begun to receive.
+fn killed_while_read(world: &World) {
+    let (count, length) = LONG;
+    if world.rank() == 1 {
+        let mine: Vec<_> = (0..count).map(|at| vec![at as u8 + 1; length]).collect();
+        world
+            .scope(|scope| {
+                let mut offers = Vec::new();
+                for (at, bytes) in (0..).zip(&mine) {
+                    offers.push(scope.isend(world, bytes, 0, at)?);
+                }
+                world.recv(&mut [0u8], 0, count)?;
+                die();
+                #[allow(unreachable_code)]
+                Ok(())
+            })
+            .expect("rank 0 lives");
+    }
+    world.recv(&mut vec![0u8; length], 1, 0).expect("its sender lives still");
+    let mut rest: Vec<_> = (1..count).map(|_| vec![0u8; length]).collect();
+    let ends: Result<Vec<_>, MpiError> = world.scope(|scope| {
+        let mut receives = Vec::new();
+        for (at, bytes) in (1..).zip(&mut rest) {
+            receives.push(scope.irecv(world, &mut bytes[..], 1, at)?);
+        }
+        world.send(&[0u8], 1, count)?;
+        Ok(receives.into_iter().map(|receive| receive.wait().map(drop)).collect())
+    });
+    let ends = ends.expect("the other one died after this was posted");
+    for ((at, bytes), end) in (2..).zip(&rest).zip(ends) {
+        match end {
+            Ok(()) => assert!(bytes.iter().all(|&byte| byte == at), "a message is not whole"),
+            end => dead(end),
+        }
+    }
+    dead(world.recv(&mut vec![0u8; length], 1, count + 1));
+}
+
+/// The one that dies receives them, and is killed as soon as the first one is there.
+fn killed_while_reading(world: &World) {
+    let (count, length) = LONG;
+    if world.rank() == 1 {
+        let mut into: Vec<_> = (0..count).map(|_| vec![0u8; length]).collect();
+        world
+            .scope(|scope| {
+                let mut receives = Vec::new();
+                for (at, bytes) in (0..).zip(&mut into) {
+                    receives.push(scope.irecv(world, &mut bytes[..], 0, at)?);
+                }
+                receives.remove(0).wait()?;
+                die();
+                #[allow(unreachable_code)]
+                Ok(())
+            })
+            .expect("rank 0 lives");
+    }
+    let mine = vec![7u8; length];
+    let ends: Result<Vec<_>, MpiError> = world.scope(|scope| {
+        let mut sends = Vec::new();
+        for at in 0..count {
+            sends.push(scope.isend(world, &mine, 1, at)?);
+        }
+        Ok(sends.into_iter().map(|send| send.wait().map(drop)).collect())
+    });
+    for end in ends.expect("the other one dies when it has a message") {
+        if end.is_err() {
+            dead(end);
+        }
+    }
+    assert!(mine.iter().all(|&byte| byte == 7), "a message that was sent has changed");
+    until_dead(|| world.send(&mine, 1, count));
 }
 
 fn asleep(world: &World) {

@@ -74,7 +74,8 @@ pub trait MemoryDomain {
 
     /// Lends `bytes` to the gets of peers until `mem_release`; nobody can write them through the
     /// handle. The caller keeps them readable and unwritten until then, as it keeps the pieces of
-    /// a zcopy operation.
+    /// a zcopy operation. Where the same bytes are exposed several times, the keys of all may open them
+    /// until the last of these handles is released.
     ///
     /// # Errors
     /// When the system refuses or the domain cannot ([`Caps::EXPOSE`](crate::Caps::EXPOSE)).

@@ -7,34 +7,39 @@
 //!
 //! - allocated memory is ours: unmapped only after its registration has ended;
 //! - registered memory belongs to its handle, with the user's buffer inside, until `mem_release`;
-//! - memory of an operation (zcopy) is lent until the operation's completion is reported, and its
-//!   registration ends just before that. Operations that lend the same bytes share it by count.
+//! - memory that is lent to the writes of peers is kept by its owner until `mem_release`;
+//! - memory that is only read, by peers (`mem_expose`) or by an operation, or that one operation writes, is lent until
+//!   `mem_release` or until the operation's completion is reported, and its registration ends just before that. Who
+//!   lends the same bytes meanwhile shares it ([`loans`]).
 //!
-//! The operations find handles' registrations by address, so a program that registers its buffers
-//! once pays nothing per operation. Nothing is kept on suspicion that it may be used again, hence
+//! The operations find the registrations of allocated and registered memory by address, so a program that registers its
+//! buffers once pays nothing per operation. Nothing is kept on suspicion that it may be used again, hence
 //! there is nothing to evict, and `malloc` is not intercepted.
+
+mod loans;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::slab::{Key, Slab};
+use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::runtime::{Held, KeyTable, MemoryTable, RegisteredMemory};
 use bowline_uct::{LocalSlice, MemError, MemHandle, RkeyId};
 
 use crate::addr::{KEY_BYTES, PackedKey};
 use crate::sys::{Access, Mr, Pd, Sge};
+use loans::{Bytes, Loans};
 
-/// Bytes and purpose of a registration for operations.
-type Lent = (u64, usize, bool);
-
+/// The registration of a handle's memory.
 #[derive(Debug)]
-struct Transient {
-    mr: Mr,
-    lent: Lent,
-    users: u32,
+enum Registration {
+    /// Empty memory has none.
+    Empty,
+    Own(Mr),
+    /// Of memory that is lent to reads: a loan.
+    Shared(Key),
 }
 
 /// What a request may do with the memory it names.
@@ -49,12 +54,10 @@ pub(crate) struct Pieces {
 pub(crate) struct Domain {
     pd: Arc<Pd>,
     uid: u64,
-    /// With their registrations; empty memory has none.
-    table: MemoryTable<Option<Mr>>,
-    /// Handles by the first address.
+    table: MemoryTable<Registration>,
+    /// Handles of allocated and registered memory by the first address.
     by_start: BTreeMap<u64, MemHandle>,
-    transient: Slab<Transient>,
-    by_lent: BTreeMap<Lent, Key>,
+    loans: Loans<Mr>,
     /// The devices' keys of peers' memory, by the number of the peer.
     pub(crate) opened: KeyTable<u32, u32>,
 }
@@ -66,8 +69,7 @@ impl Domain {
             uid,
             table: MemoryTable::default(),
             by_start: BTreeMap::new(),
-            transient: Slab::default(),
-            by_lent: BTreeMap::new(),
+            loans: Loans::default(),
             opened: KeyTable::default(),
         }
     }
@@ -76,25 +78,49 @@ impl Domain {
         self.keep(RegisteredMemory::allocate(len)?)
     }
 
-    /// Registers memory for the operations of peers, and keeps it.
-    pub(crate) fn keep(&mut self, memory: RegisteredMemory) -> Result<MemHandle, MemError> {
-        let (start, len) = (memory.start(), memory.len());
-        let mr = if len == 0 {
-            None
+    /// Registers memory of the user, and keeps it.
+    pub(crate) fn mem_register(&mut self, buffer: RecvBuf) -> Result<MemHandle, MemError> {
+        self.keep(RegisteredMemory::of_buffer(buffer))
+    }
+
+    /// Keeps memory that operations are to find by its address.
+    fn keep(&mut self, memory: RegisteredMemory) -> Result<MemHandle, MemError> {
+        let (start, len) = (memory.start() as u64, memory.len());
+        let handle = self.open_to_peers(memory)?;
+        if len > 0 {
+            self.by_start.insert(start, handle);
+        }
+        Ok(handle)
+    }
+
+    /// Registers memory that is lent to puts and gets of peers.
+    pub(crate) fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.open_to_peers(RegisteredMemory::lent(bytes))
+    }
+
+    /// Registers memory for all operations of peers.
+    fn open_to_peers(&mut self, memory: RegisteredMemory) -> Result<MemHandle, MemError> {
+        let registration = if memory.is_empty() {
+            Registration::Empty
         } else {
             // SAFETY: the memory is kept beside the registration, and given back after that has ended; it is
             // only reached through views meanwhile. The caller of `mem_lend` keeps lent bytes until the
             // handle is released, which ends the registration.
-            let mr = unsafe { Mr::new(&self.pd, start, len, Access::Remote) };
-            let act = "register memory for remote access (is the limit of locked memory, \
-                       `ulimit -l`, high enough?)";
-            Some(mr.map_err(|source| MemError::System { act, source })?)
+            let mr = unsafe { Mr::new(&self.pd, memory.start(), memory.len(), Access::Remote) };
+            Registration::Own(mr.map_err(cannot_register)?)
         };
-        let handle = self.table.insert(memory, mr);
-        if len > 0 {
-            self.by_start.insert(start as u64, handle);
-        }
-        Ok(handle)
+        Ok(self.table.insert(memory, registration))
+    }
+
+    /// Registers memory that is lent to gets of peers, together with others who lend the same bytes.
+    pub(crate) fn mem_expose(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        let registration = if bytes.is_empty() {
+            Registration::Empty
+        } else {
+            let (key, _) = self.lend(&bytes, Access::Exposed).map_err(cannot_register)?;
+            Registration::Shared(key)
+        };
+        Ok(self.table.insert(RegisteredMemory::exposed(bytes), registration))
     }
 
     pub(crate) fn mem_view(&self, handle: MemHandle) -> Option<View<'_>> {
@@ -107,6 +133,9 @@ impl Domain {
         if self.by_start.get(&start) == Some(&handle) {
             self.by_start.remove(&start);
         }
+        if let Registration::Shared(key) = held.with {
+            self.loans.give_back(key);
+        }
         Ok(held.into_buffer())
     }
 
@@ -114,16 +143,24 @@ impl Domain {
         self.table.get(handle).map(|held| self.packed(held).to_vec()).ok_or(MemError::NoSuch)
     }
 
-    fn packed(&self, Held { with: mr, memory }: &Held<Option<Mr>>) -> [u8; KEY_BYTES] {
+    fn packed(&self, Held { with: registration, memory }: &Held<Registration>) -> [u8; KEY_BYTES] {
+        let mr = match registration {
+            Registration::Empty => None,
+            Registration::Own(mr) => Some(mr),
+            Registration::Shared(key) => self.loans.of(*key),
+        };
         let (start, len) = (memory.start() as u64, memory.len() as u64);
-        PackedKey { uid: self.uid, start, len, rkey: mr.as_ref().map_or(0, Mr::rkey) }.encode()
+        PackedKey { uid: self.uid, start, len, rkey: mr.map_or(0, Mr::rkey) }.encode()
     }
 
     /// The registration around `len` bytes at `start`.
     fn find(&self, start: u64, len: usize) -> Option<&Mr> {
         let (_, handle) = self.by_start.range(..=start).next_back()?;
         self.table.reach(*handle, start, len)?;
-        self.table.get(*handle)?.with.as_ref()
+        match &self.table.get(*handle)?.with {
+            Registration::Own(mr) => Some(mr),
+            Registration::Empty | Registration::Shared(_) => None,
+        }
     }
 
     /// The key of the allocation that holds these bytes.
@@ -145,11 +182,12 @@ impl Domain {
     /// What requests say of `slices`, which stay lent until [`Domain::give_back`]; `write`: the
     /// device writes them. Empty slices are left out.
     pub(crate) fn borrow(&mut self, slices: &[LocalSlice], write: bool) -> io::Result<Pieces> {
+        let access = if write { Access::Local } else { Access::Read };
         let mut pieces = Pieces { sges: Vec::with_capacity(slices.len()), lent: Vec::new() };
         for slice in slices.iter().filter(|slice| !slice.is_empty()) {
             let lkey = match self.find(slice.as_ptr() as u64, slice.len()) {
                 Some(mr) => mr.lkey(),
-                None => match self.lend(slice, write) {
+                None => match self.lend(slice, access) {
                     Ok((key, lkey)) => {
                         pieces.lent.push(key);
                         lkey
@@ -166,39 +204,34 @@ impl Domain {
         Ok(pieces)
     }
 
-    fn lend(&mut self, slice: &LocalSlice, write: bool) -> io::Result<(Key, u32)> {
-        let lent = (slice.as_ptr() as u64, slice.len(), write);
-        if let Some(key) = self.by_lent.get(&lent)
-            && let Some(transient) = self.transient.get_mut(*key)
-        {
-            transient.users += 1;
-            return Ok((*key, transient.mr.lkey()));
-        }
-        let access = if write { Access::Local } else { Access::Read };
-        // SAFETY: the caller that posted the operation keeps the buffer until its completion is reported,
-        // and does not touch it meanwhile if it is written; the registration ends before that.
-        let mr = unsafe { Mr::new(&self.pd, slice.as_ptr(), slice.len(), access)? };
-        let lkey = mr.lkey();
-        let key = self.transient.insert(Transient { mr, lent, users: 1 });
-        self.by_lent.insert(lent, key);
-        Ok((key, lkey))
+    /// A registration of bytes that the caller lends until [`Loans::give_back`], and the key by which requests name them.
+    fn lend(&mut self, slice: &LocalSlice, access: Access) -> io::Result<(Key, u32)> {
+        let bytes = Bytes { start: slice.as_ptr() as u64, len: slice.len(), access };
+        let key = self.loans.lend(bytes, || {
+            // SAFETY: who posted the operation keeps the buffer until its completion is reported, and does not
+            // touch it meanwhile if it is written; the caller of `mem_expose` keeps it readable until the release of
+            // its handle. The registration ends before the last of these.
+            unsafe { Mr::new(&self.pd, slice.as_ptr(), slice.len(), access) }
+        })?;
+        let mr = self.loans.of(key).expect("it has just been lent");
+        Ok((key, mr.lkey()))
     }
 
     /// Ends what an operation has borrowed.
     pub(crate) fn give_back(&mut self, lent: &[Key]) {
         for key in lent {
-            let Some(transient) = self.transient.get_mut(*key) else { continue };
-            transient.users -= 1;
-            if transient.users == 0
-                && let Some(transient) = self.transient.remove(*key)
-            {
-                self.by_lent.remove(&transient.lent);
-            }
+            self.loans.give_back(*key);
         }
     }
 
-    /// Registrations for operations under way.
+    /// Registrations of memory that is lent to operations and to reads of peers.
     pub(crate) fn transient(&self) -> usize {
-        self.transient.len()
+        self.loans.len()
     }
+}
+
+fn cannot_register(source: io::Error) -> MemError {
+    let act = "register memory for remote access (is the limit of locked memory, `ulimit -l`, \
+               high enough?)";
+    MemError::System { act, source }
 }

@@ -38,7 +38,7 @@
 //! Puts are visible after `flush` in the sense that `rc::rma` explains; atomics are coherent among
 //! all that go through the same device, and with its processor only where the device says so;
 //! operations that the device lacks are loops of compare-and-swap (`rc::atomics`). No registration
-//! outlives the handle or the operation that keeps its memory mapped (`domain`).
+//! outlives the handles and the operations that keep its memory mapped (`domain`).
 //!
 //! # An interface to itself
 //!

@@ -205,7 +205,7 @@ impl RcIface {
         &self.counters
     }
 
-    /// Registrations made for operations that are still under way.
+    /// Registrations of memory that is lent to operations or to reads of peers at present.
     pub fn transient_registrations(&self) -> usize {
         self.state.domain.transient()
     }
@@ -236,6 +236,7 @@ fn attributes(
         | Caps::EVENT_FD
         | Caps::INTER_NODE
         | Caps::RMA_REGISTERED
+        | Caps::EXPOSE
         | Caps::LEND;
     let mut atomics = AtomicOps::empty();
     if context.attributes.atomic_cap != ffi::ATOMIC_NONE && context.reads > 0 {

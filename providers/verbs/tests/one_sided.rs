@@ -98,6 +98,83 @@ fn registrations_end_with_their_operations() {
     assert_eq!(pair.a.mem_view(own).expect("it is held").to_vec(), vec![5; 4096]);
 }
 
+/// Memory that is exposed is read where it lies, also where the program itself may not write it, and written by nobody.
+/// Who exposes the same bytes shares their registration, which ends with the last of them.
+#[test]
+fn exposed_bytes_share_a_registration() {
+    /// Mapped for reading from the program's file.
+    static TEXT: [u8; 1 << 16] = [9; 1 << 16];
+    if !has_device("exposed_bytes_share_a_registration") {
+        return;
+    }
+    let _watchdog = Watchdog::start("verbs", "exposed_bytes_share_a_registration");
+    let mut pair = connected();
+    let own = SendBuf::owned((0..1 << 16).map(|at| at as u8).collect());
+    let expected: Vec<u8> = (0..1 << 16).map(|at| at as u8).collect();
+    // SAFETY: a static stays, and is never written.
+    let text = unsafe { SendBuf::borrowed(TEXT.as_ptr(), TEXT.len()) };
+    for (token, sent, expected) in [(1, &own, &expected[..]), (10, &text, &TEXT[..])] {
+        // SAFETY: both buffers are kept, and left alone, until the test ends.
+        let slice = unsafe { LocalSlice::of_send(sent, 0, sent.len()) }.expect("all of it");
+        let handles = [(); 2].map(|()| pair.b.mem_expose(slice).expect("it can be exposed"));
+        assert_eq!(registrations(&pair.b), 1, "the same bytes are registered once");
+        for (place, handle) in handles.into_iter().enumerate() {
+            let token = Token(token + place as u64);
+            let packed = pair.b.rkey_pack(handle).expect("it has a key");
+            let rkey = pair.a.rkey_unpack(pair.to_b, &packed).expect("a whole key opens");
+            let from = RemoteSlice { address: slice.as_ptr() as u64, rkey };
+            let mut into = RecvBuf::owned(vec![0; 1 << 16]);
+            // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+            let to = unsafe { LocalSlice::of_recv(&mut into, 0, 1 << 16) }.expect("all of it");
+            let posted = pair.a.get_zcopy(pair.to_b, &[to], from, token);
+            assert_eq!(posted, Ok(Posted::InFlight));
+            pair.until(|pair| !pair.seen_a.completed.is_empty());
+            assert_eq!(std::mem::take(&mut pair.seen_a.completed), [(token, Ok(0))]);
+            assert_eq!((registrations(&pair.a), registrations(&pair.b)), (0, 1));
+            assert!(into.into_owned().as_deref() == Some(expected), "other bytes were read");
+            assert!(matches!(pair.b.mem_release(handle), Ok(None)), "it stays its owner's");
+            pair.a.rkey_release(rkey);
+        }
+        assert_eq!(registrations(&pair.b), 0, "a registration outlived its last loan");
+    }
+}
+
+/// A key of exposed memory does not open it to writes, and after the release not to reads.
+#[test]
+fn exposed_bytes_are_not_written_and_their_release_shuts_them() {
+    if !has_device("exposed_bytes_are_not_written_and_their_release_shuts_them") {
+        return;
+    }
+    let _watchdog =
+        Watchdog::start("verbs", "exposed_bytes_are_not_written_and_their_release_shuts_them");
+    for release in [false, true] {
+        let mut pair = connected();
+        let sent = SendBuf::owned(vec![5; 4096]);
+        // SAFETY: the buffer is kept, and left alone, until the test ends.
+        let slice = unsafe { LocalSlice::of_send(&sent, 0, sent.len()) }.expect("all of it");
+        let exposed = pair.b.mem_expose(slice).expect("it can be exposed");
+        let packed = pair.b.rkey_pack(exposed).expect("it has a key");
+        let rkey = pair.a.rkey_unpack(pair.to_b, &packed).expect("a whole key opens");
+        let at = RemoteSlice { address: slice.as_ptr() as u64, rkey };
+        let mut into = RecvBuf::owned(vec![0; 4096]);
+        let posted = if release {
+            assert!(matches!(pair.b.mem_release(exposed), Ok(None)));
+            // SAFETY: the buffer is kept, and left alone, until the operation has ended.
+            let to = unsafe { LocalSlice::of_recv(&mut into, 0, 4096) }.expect("all of it");
+            pair.a.get_zcopy(pair.to_b, &[to], at, Token(6))
+        } else {
+            pair.a.put_short(pair.to_b, &[7; 8], at).expect("nobody knows yet");
+            pair.a.flush(pair.to_b, Token(6))
+        };
+        assert_eq!(posted, Ok(Posted::InFlight));
+        pair.until(|pair| !pair.seen_a.failed.is_empty());
+        assert_eq!(pair.seen_a.failed, [PeerFailure::Refused]);
+        assert_eq!(pair.seen_a.completed, [(Token(6), Err(PeerFailure::Refused))]);
+        assert_eq!(sent.into_owned(), Some(vec![5; 4096]), "written nevertheless");
+        assert_eq!(into.into_owned(), Some(vec![0; 4096]), "read nevertheless");
+    }
+}
+
 /// Two initiators work on one word with operations that the device has and ones that it lacks:
 /// no step is lost.
 #[test]

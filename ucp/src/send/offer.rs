@@ -70,7 +70,11 @@ fn expose(lane: &mut dyn Iface, send: &mut Send) -> Option<WireKey> {
     }
     if send.exposed.is_none() {
         let all = loan::of_send(&send.buffer, 0, send.buffer.len());
-        send.exposed = all.and_then(|all| lane.mem_expose(all).ok());
+        send.exposed = all.and_then(|all| {
+            let refused =
+                |error: &_| tracing::debug!(%error, "a message cannot be lent to its receiver");
+            lane.mem_expose(all).inspect_err(refused).ok()
+        });
     }
     if send.exposed.is_none() && caps.contains(Caps::LENT_ONLY) {
         return None;

@@ -77,6 +77,9 @@ pub(super) const USUAL: &[Entry] = &[
                 "./bowline perf cswap_lat --transport verbs --iterations 50",
                 "BOWLINE_VERBS_MODE=ud ./bowline perf am_lat --transport verbs --size 0,8,100,6000 --iterations 20",
                 "BOWLINE_VERBS_MODE=ud ./bowline perf tag_lat --transport verbs --size 8,6000,100000 --iterations 20",
+                // Long messages of memory that nobody has registered are read where they lie, unless they are to be written.
+                "BOWLINE_REPORT=/tmp/read ./bowline perf tag_lat --transport verbs --size 100000,10000000 --iterations 5 && grep rndv/get /tmp/read",
+                "BOWLINE_REPORT=/tmp/put BOWLINE_RNDV_SCHEME=put ./bowline perf tag_lat --transport verbs --size 100000,10000000 --iterations 5 && grep rndv/put /tmp/put",
                 // Receives that are announced, and messages that are written to them.
                 "BOWLINE_RNDV_SCHEME=rtr BOWLINE_RTR_MIN=1 ./bowline perf tag_posted_lat --transport verbs --size 4,100,6000,100000 --iterations 20",
                 "BOWLINE_RNDV_SCHEME=rtr BOWLINE_RTR_MIN=1 ./bowline perf tag_posted_bw --transport verbs --size 4,6000,100000 --iterations 3 --window 5",

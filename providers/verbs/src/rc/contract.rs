@@ -1,20 +1,20 @@
 //! The transport contract, over reliable connections.
 
-use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
-use bowline_uct::runtime::RegisteredMemory;
 use bowline_uct::{
-    Armed, Desc, EpId, Iface, KeptArrivals, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain,
-    OpenError, PeerFailure, PostError, RkeyId, SignalSafe, TagOffload, Wakeup, forward, lacks,
+    Armed, Desc, EpId, Iface, KeptArrivals, MdAttr, MemError, MemoryDomain, OpenError, PeerFailure,
+    PostError, RkeyId, SignalSafe, TagOffload, Wakeup, forward, lacks,
 };
 
 use super::RcIface;
 use crate::addr::{Address, KEY_BYTES};
 
 impl MemoryDomain for RcIface {
-    lacks! { mem_expose rkey_ptr puts_end_last }
+    lacks! { rkey_ptr puts_end_last }
 
-    forward! { [this => this.state.domain] mem_alloc mem_view mem_release rkey_pack rkey_of }
+    forward! {
+        [this => this.state.domain] mem_alloc mem_register mem_expose mem_lend mem_view mem_release rkey_pack rkey_of
+    }
 
     fn md_attr(&self) -> MdAttr {
         MdAttr {
@@ -24,14 +24,6 @@ impl MemoryDomain for RcIface {
             // Assumed: a system call, and the pinning of 4 KiB pages at some 100 ns each.
             register_cost_ns: (5000.0, 0.025),
         }
-    }
-
-    fn mem_register(&mut self, memory: RecvBuf) -> Result<MemHandle, MemError> {
-        self.state.domain.keep(RegisteredMemory::of_buffer(memory))
-    }
-
-    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
-        self.state.domain.keep(RegisteredMemory::lent(bytes))
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {

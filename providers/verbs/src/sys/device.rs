@@ -152,7 +152,7 @@ pub(crate) struct Mr {
 }
 
 /// What a device may do with registered memory, beside reading it for its own sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     /// Write it, for receives and for what reads and atomics bring.
     Local,
@@ -160,6 +160,8 @@ pub(crate) enum Access {
     Remote,
     /// Only read it.
     Read,
+    /// Only read it, for peers, too.
+    Exposed,
 }
 
 impl Mr {
@@ -177,6 +179,7 @@ impl Mr {
     ) -> Result<Self, io::Error> {
         let flags: c_int = match access {
             Access::Read => 0,
+            Access::Exposed => ffi::ACCESS_REMOTE_READ,
             Access::Local => ffi::ACCESS_LOCAL_WRITE,
             Access::Remote => {
                 ffi::ACCESS_LOCAL_WRITE

@@ -47,7 +47,7 @@ impl LaneCore {
     /// Takes a message that was admitted.
     fn accept(&mut self, ep: EpId, message: &Message<'_>) {
         let link = &mut self.links[ep.0 as usize];
-        link.fifo.push(self.fifo_slots, message);
+        link.fifo.push(message);
         match link.step {
             Step::Fresh => link.step = Step::TakeNumber,
             Step::Introduced if link.is_ready() => {}

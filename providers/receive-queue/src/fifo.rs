@@ -1,7 +1,12 @@
 //! Messages that wait at their sender, as slots ready to be put.
 //!
-//! A ring of a fixed number of slots. A message enters whole or not at all, and leaves when its
-//! slots have been put. What depends on the reservation is stamped into the slots right before.
+//! A ring of slots. A message enters whole or not at all, and leaves when its slots have been put. What depends on
+//! the reservation is stamped into the slots right before.
+//!
+//! The ring doubles while more waits than it holds, up to the number of slots that its users allow, so that a link to
+//! each of many peers takes little memory where little waits. It may do so between any two puts of a batch: puts copy
+//! their bytes in the call, those who put name slots by their distance from the oldest, and slots keep what was
+//! stamped into them.
 
 use std::collections::VecDeque;
 
@@ -31,7 +36,7 @@ pub(super) const fn parts(mark: u64) -> (u32, u16) {
 #[derive(Debug, Default)]
 pub(super) struct Fifo {
     bytes: Vec<u8>,
-    /// Slots, a power of two; 0 before the first message.
+    /// Slots that there are, a power of two; 0 before the first message.
     capacity: usize,
     /// Counts slots for ever.
     head: u64,
@@ -43,6 +48,12 @@ pub(super) struct Fifo {
 }
 
 impl Fifo {
+    /// Slots that the first message makes, if it needs no more.
+    const FIRST: usize = 8;
+
+    /// Bytes that a fifo has in which no more than a few short messages have waited.
+    pub(super) const FIRST_BYTES: usize = Self::FIRST * (LINE + size_of::<u16>());
+
     /// Slots that are free, with space for `capacity` in all.
     pub(super) fn space(&self, capacity: usize) -> usize {
         capacity - (self.tail - self.head) as usize
@@ -61,14 +72,32 @@ impl Fifo {
         (slot as usize & (self.capacity - 1)) * LINE
     }
 
-    /// Takes a message in, for which there is space.
-    pub(super) fn push(&mut self, capacity: usize, message: &Message<'_>) {
-        if self.capacity == 0 {
-            self.capacity = capacity;
-            self.bytes = vec![0; capacity * LINE];
-            self.messages.reserve(capacity);
+    /// Makes space for so many more slots.
+    fn make_space(&mut self, more: usize) {
+        let needed = (self.tail - self.head) as usize + more;
+        if needed > self.capacity {
+            self.grow(needed);
         }
+    }
+
+    /// Moves what waits into a larger ring.
+    #[cold]
+    fn grow(&mut self, needed: usize) {
+        let capacity = needed.next_power_of_two().max(Self::FIRST);
+        let mut bytes = vec![0; capacity * LINE];
+        for slot in self.head..self.tail {
+            let (from, to) = (self.place(slot), (slot as usize & (capacity - 1)) * LINE);
+            bytes[to..to + LINE].copy_from_slice(&self.bytes[from..from + LINE]);
+        }
+        (self.bytes, self.capacity) = (bytes, capacity);
+        // No message has less than a slot.
+        self.messages.reserve_exact(capacity - self.messages.len());
+    }
+
+    /// Takes a message in, for which there is space.
+    pub(super) fn push(&mut self, message: &Message<'_>) {
         let slots = slots_for(message.payload.len());
+        self.make_space(slots);
         self.write(self.tail, message);
         self.tail += slots as u64;
         self.messages.push_back(slots as u16);
@@ -103,6 +132,7 @@ impl Fifo {
     /// Takes a message of one slot in front of all others, which go into no batch with it. There is
     /// space for it, something has left before, and no batch is under way.
     pub(super) fn push_first(&mut self, message: &Message<'_>) {
+        self.make_space(1);
         self.barrier = Some(self.head);
         self.head -= 1;
         self.write(self.head, message);
@@ -218,64 +248,4 @@ impl Fifo {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_comes_first_goes_alone() {
-        let mut fifo = Fifo::default();
-        let message = |id| Message { id, flags: 0, header: &[0; 3], payload: &[] };
-        for id in 0..4 {
-            fifo.push(8, &message(id));
-        }
-        assert!(!fifo.has_left() && fifo.is_past_bar());
-        fifo.pop(1);
-        fifo.push_first(&message(9));
-        assert!(!fifo.is_past_bar());
-        assert_eq!((fifo.batch(8), fifo.run(0, 1)[8], fifo.space(8)), (1, 9, 4));
-        fifo.pop(1);
-        assert!(fifo.is_past_bar());
-        assert_eq!((fifo.batch(8), fifo.run(0, 1)[8]), (3, 1));
-    }
-
-    #[test]
-    fn messages_leave_as_they_came_and_runs_end_at_the_edge() {
-        const CAPACITY: usize = 8;
-        let mut fifo = Fifo::default();
-        let header = [1, 2, 3];
-        for round in 0..20_u32 {
-            assert_eq!(fifo.space(CAPACITY), CAPACITY);
-            for len in [0, 24, 25, 80] {
-                let payload = vec![round as u8; len];
-                let message = Message { id: 7, flags: 0, header: &header, payload: &payload };
-                fifo.push(CAPACITY, &message);
-            }
-            assert_eq!(fifo.space(CAPACITY), CAPACITY - 6);
-            assert_eq!((fifo.batch(1), fifo.batch(3), fifo.batch(4), fifo.batch(9)), (1, 2, 4, 6));
-            let stamp = Stamp { sender: 0xabcd, mark: mark(0x1234_5678, round as u16) };
-            fifo.stamp(6, stamp);
-            let mut seen = 0;
-            let mut starts = 0;
-            while seen < 6 {
-                let run = fifo.run(seen, 6 - seen).to_vec();
-                assert!(!run.is_empty() && run.len() <= 6 * LINE);
-                for slot in run.chunks_exact(LINE) {
-                    let word = |i: usize| {
-                        u64::from_ne_bytes(slot[8 * i..8 * i + 8].try_into().expect("8 bytes"))
-                    };
-                    assert_eq!(word(0) >> 48, 0xabcd);
-                    if word(0) >> 47 & 1 == 0 {
-                        starts += 1;
-                        assert_eq!(word(1) & 0xff, 7);
-                        assert_eq!(parts(word(1) >> 16), (0x1234_5678, round as u16));
-                        assert_eq!([word(2), word(3), word(4)], header);
-                    }
-                }
-                seen += (run.len() / LINE) as u32;
-            }
-            assert_eq!(starts, 4);
-            assert_eq!((fifo.pop(2), fifo.pop(4)), (2, 2));
-            assert!(fifo.is_empty());
-        }
-    }
-}
+mod tests;

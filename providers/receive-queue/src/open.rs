@@ -12,6 +12,7 @@ use bowline_uct::{AtomicOps, Caps, Iface, IfaceAttr, OpLimits, OpenError};
 use super::address::{self, Address, ExtentEntry, Introduction};
 use super::checksummed::ChecksummedInbox;
 use super::counted::CountedInbox;
+use super::fifo::Fifo;
 use super::inbox::Inbox;
 use super::lane::QueueLane;
 use super::lane_core::{LaneCore, Notes, Settlement};
@@ -146,9 +147,10 @@ impl QueueOptions {
         Some(shape.bytes_with(peers))
     }
 
-    /// Bytes that a lane has for a peer beside that memory, while nothing waits to be sent to it.
+    /// Bytes that a lane has for a peer beside that memory, when no more than a few short messages have waited to be
+    /// sent to it.
     pub const fn bytes_of_a_peer() -> usize {
-        size_of::<Link>() + size_of::<SenderEntry>()
+        size_of::<Link>() + size_of::<SenderEntry>() + Fifo::FIRST_BYTES
     }
 }
 

@@ -49,6 +49,9 @@ struct Arguments {
     /// Be a sender of many to one: its form, rank, number of senders and processor
     #[arg(long, hide = true)]
     sender: Option<String>,
+    /// Be a process of all to all: its form, rank and number of processes
+    #[arg(long, hide = true)]
+    member: Option<String>,
     /// Only do --matches matches with this engine, to be counted from outside
     #[arg(long, hide = true)]
     count: Option<String>,
@@ -72,7 +75,9 @@ fn tables() -> Vec<Named> {
         matching::threshold::TABLES,
         receive::latency::TABLES,
         receive::memory::TABLES,
+        receive::all_to_all::TABLES,
         receive::many::TABLES,
+        receive::threads::TABLES,
         receive::processes::TABLES,
         receive::network::TABLES,
         receive::lanes::TABLES,
@@ -120,6 +125,9 @@ fn main() -> Result<()> {
     }
     if let Some(what) = &arguments.sender {
         return receive::processes::sender(what);
+    }
+    if let Some(what) = &arguments.member {
+        return receive::all_to_all::member(what);
     }
     if let Some(engine) = &arguments.count {
         return match arguments.comms {

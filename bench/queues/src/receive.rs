@@ -3,6 +3,7 @@
 //! The experiments are those of M. Rüfenacht's thesis (Edinburgh 2020, chapter 6): latency, memory
 //! by the number of peers, and many to one.
 
+pub(crate) mod all_to_all;
 mod forms;
 pub(crate) mod lanes;
 pub(crate) mod latency;
@@ -12,3 +13,4 @@ pub(crate) mod many;
 pub(crate) mod memory;
 pub(crate) mod network;
 pub(crate) mod processes;
+pub(crate) mod threads;

@@ -119,6 +119,7 @@ const LAW: &[Layer] = &[
             UCP,
             "bowline-self",
             "bowline-shm",
+            "bowline-tcp",
             "bowline-sim",
             "bowline-receive-queue",
             "bowline-bench",

@@ -1,77 +1,148 @@
-//! Receive memory by the number of peers, and from how many on a shared queue holds less.
+//! Receive memory by the number of peers, and from how many on a shared queue holds less (formulas 6.1 and 6.2 and
+//! figure 6.8 of the thesis).
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use bowline_base::ring::RingShape;
+use bowline_receive_queue::{QueueForm, QueueOptions};
 
-use super::forms::Form;
+use super::forms::{Form, SLOTS};
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
-/// Rings that a receiver could have for each peer, from small to large.
+/// Mailboxes that a receiver could have for each process, or for each node, from small to large.
 const SHAPES: [RingShape; 3] = [
     RingShape { slots: 32, data: 2048 },
     RingShape { slots: 128, data: 8192 },
     RingShape { slots: 1024, data: 1 << 18 },
 ];
 
-/// Peers from which on the shared queue holds less than a ring for each (formula 6.1).
-const fn break_even(queue: usize, ring: usize) -> usize {
-    queue.div_ceil(ring)
+/// Processes of a node, as published.
+pub(super) const PER_NODE: u32 = 24;
+
+/// Most senders of a lane.
+const MOST: u32 = 1 << 16;
+
+/// Peers from which on the shared queue holds less than a mailbox for each process (formula 6.1).
+const fn beside_processes(queue: usize, mailbox: usize) -> usize {
+    queue.div_ceil(mailbox)
+}
+
+/// Processes from which on it holds less than a mailbox for each node (formula 6.2).
+const fn beside_nodes(queue: usize, mailbox: usize, per_node: usize) -> usize {
+    queue.div_ceil(mailbox) * per_node + 1
+}
+
+/// Senders from which on a lane holds less than a mailbox for each, with what it has for those that send.
+fn with_records(mailbox: usize) -> Option<u32> {
+    (1..=MOST).find(|&peers| {
+        let held = lane(MOST).receive_bytes(peers);
+        held.is_some_and(|held| held <= peers as usize * mailbox)
+    })
+}
+
+/// A lane whose halves have as many slots as those of the thesis.
+fn lane(peers: u32) -> QueueOptions {
+    QueueOptions { form: QueueForm::Scmp, slots: SLOTS, peers, rings: 0 }
 }
 
 fn memory(_: &Context) -> Result<Table> {
     let mut table = Table::new(
         "queue-memory",
-        "bytes in which one rank receives, by the number of its peers",
-        &["peers", "scmp-seq", "scmp-counted", "locked", "rings 32", "rings 128", "rings 1024"],
+        "bytes in which one rank receives, by the number of peers that send to it",
+        &[
+            "peers",
+            "scmp lane",
+            "its peers",
+            "scmp-counted",
+            "locked",
+            "mailboxes 32",
+            "mailboxes 128",
+            "of nodes 32",
+            "of nodes 128",
+        ],
     );
     let mut chart = Chart::new("peers", Unit::None, "receive memory", Unit::Bytes);
-    let shared = [Form::Seq, Form::Counted, Form::Locked];
-    for peers in [1u64, 16, 56, 73, 256, 1024, 16_384, 1_048_576] {
-        let mut cells = vec![Cell::count(peers)];
-        for form in shared {
-            cells.push(Cell::bytes(form.bytes() as u64));
-            chart.point(form.name(), peers as f64, form.bytes() as f64);
+    let of_peer = QueueOptions::bytes_of_a_peer() as u64;
+    for peers in [1u32, 16, 56, 73, 256, 1024, 16_384, MOST, 1 << 20] {
+        let mut cells = vec![Cell::count(peers.into())];
+        match lane(MOST).receive_bytes(peers) {
+            Some(bytes) => {
+                cells.push(Cell::bytes(bytes as u64));
+                cells.push(Cell::bytes(of_peer * u64::from(peers)));
+                chart.point("scmp lane", f64::from(peers), bytes as f64);
+            }
+            None => cells.extend([Cell::none(), Cell::none()]),
         }
-        for shape in SHAPES {
-            let bytes = peers * shape.bytes() as u64;
-            cells.push(Cell::bytes(bytes));
-            chart.point(&format!("rings of {} slots", shape.slots), peers as f64, bytes as f64);
+        for form in [Form::Counted, Form::Locked] {
+            cells.push(Cell::bytes(form.bytes() as u64));
+            chart.point(form.name(), f64::from(peers), form.bytes() as f64);
+        }
+        for (what, count) in [("processes", peers), ("nodes", peers.div_ceil(PER_NODE))] {
+            for shape in &SHAPES[..2] {
+                let bytes = u64::from(count) * shape.bytes() as u64;
+                cells.push(Cell::bytes(bytes));
+                let name = format!("mailboxes of {what}, {} slots", shape.slots);
+                chart.point(&name, f64::from(peers), bytes as f64);
+            }
         }
         table.row(cells);
     }
-    let queue = Form::Seq.bytes();
+    table.chart = Some(chart);
+    notes(&mut table)?;
+    Ok(table)
+}
+
+/// Where a lane begins to hold less, and what must hold of its memory.
+fn notes(table: &mut Table) -> Result<()> {
+    let own = lane(MOST).receive_bytes(0).context("there is such a lane")?;
     let even: Vec<String> = SHAPES
         .iter()
         .map(|shape| {
+            let (bytes, per_node) = (shape.bytes(), PER_NODE as usize);
             format!(
-                "{} peers (rings of {} slots and {} bytes of data, {} bytes each)",
-                break_even(queue, shape.bytes()),
+                "{}, {} and {} ({} slots and {} bytes of data, {bytes} bytes each)",
+                beside_processes(own, bytes),
+                with_records(bytes).map_or_else(|| "never".to_owned(), |peers| peers.to_string()),
+                beside_nodes(own, bytes, per_node),
                 shape.slots,
                 shape.data,
-                shape.bytes()
             )
         })
         .collect();
-    table.note(format!("Break-even of scmp-seq with a ring for each peer: {}.", even.join("; ")));
+    table.note(format!(
+        "Processes from which on the lane's {own} bytes are less, by formulas 6.1 (a mailbox for each \
+         process), by the same with its records of those that send, and by 6.2 (a mailbox for each node of {PER_NODE}): {}. \
+         Published: 56 by 6.1 and 73 by 6.2, with mailboxes whose size \
+         the thesis does not give, nor that of its slots; ours have 64 bytes, in halves of {SLOTS} as there.",
+        even.join("; ")
+    ));
+    table.note(format!(
+        "scmp lane: all memory that peers reach, with their introductions, which the formulas leave out: they \
+         are there for those that send, and a lane has {MOST} at most, whatever the job has. its peers: \
+         what a receiver keeps of them beside that, {} bytes for each. scmp-counted and locked: the \
+         queues alone, in mapped memory.",
+        QueueOptions::bytes_of_a_peer()
+    ));
     table.note(
-        "Published (by formulas 6.1 and 6.2): 56 processes beside per-process mailboxes, 73 beside \
-         per-node ones, with the sizes of slots and mailboxes of that machine, which the thesis does not \
-         give. Its halves have 1024 slots, as ours, whose slots have 64 bytes.",
+        "Computed from the layouts, as in figure 6.8. queue-all-to-all measures processes; what a rank of a real job \
+         holds is counted by `cargo xtask bench receive-memory`.",
     );
-    table.note(
-        "Computed from the layouts; what a rank of a real job holds is counted by `cargo xtask \
-         bench receive-memory`. Rings for hot peers come out of a fixed budget there, so that the \
-         sum stays constant as well.",
-    );
-    let constant = queue == bowline_base::scmp::seq::bytes_for(super::forms::SLOTS);
+    let others = [1, 1024].map(|most| lane(most).receive_bytes(0));
     table.exact(
-        "receive memory of the shared queues is one constant",
-        format!("{queue} bytes"),
-        constant,
+        "memory for peers that might come is one constant",
+        format!("{others:?} bytes with 1 and 1024 of them, {own} with {MOST}"),
+        others == [Some(own); 2],
     );
-    table.chart = Some(chart);
-    Ok(table)
+    let twice = |peers: u32| {
+        let records = 2 * (384 + 16) * peers as usize;
+        lane(MOST).receive_bytes(peers).is_some_and(|bytes| bytes <= own + records)
+    };
+    table.exact(
+        "a peer that sends takes 800 bytes at most of the memory that peers reach",
+        "for 1 to 65,536 of them".to_owned(),
+        (1..=MOST).all(twice),
+    );
+    Ok(())
 }
 
 /// The tables of this module.
@@ -83,12 +154,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn break_even_is_where_rings_hold_as_much() {
-        assert_eq!(break_even(1000, 100), 10);
-        assert_eq!(break_even(1001, 100), 11);
-        let queue = Form::Seq.bytes();
+    fn break_even_is_where_mailboxes_hold_as_much() {
+        assert_eq!(beside_processes(1000, 100), 10);
+        assert_eq!(beside_processes(1001, 100), 11);
+        // As published: three mailboxes of nodes of 24.
+        assert_eq!(beside_nodes(300, 100, 24), 73);
+        assert_eq!(beside_nodes(201, 100, 24), 73);
+        let queue = lane(MOST).receive_bytes(0).unwrap();
         for shape in SHAPES {
-            let peers = break_even(queue, shape.bytes());
+            let peers = beside_processes(queue, shape.bytes());
             assert!(peers * shape.bytes() >= queue && (peers - 1) * shape.bytes() < queue);
         }
     }

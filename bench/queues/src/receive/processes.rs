@@ -60,10 +60,10 @@ const SENDERS: [usize; 5] = [1, 2, 4, 8, 16];
 const BLOCK: u32 = 50;
 
 /// When a side gives up on the other one.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Lines of the board: the command and the receiver's address, then those of each sender.
-const PAGE: usize = 16 * LINE;
+pub(super) const PAGE: usize = 16 * LINE;
 
 /// Longest address, in bytes.
 const MAX_ADDRESS: usize = PAGE - 2 * LINE;
@@ -75,10 +75,10 @@ const END: u64 = 3;
 
 /// Counts and checks what comes.
 #[derive(Debug, Default)]
-struct Counter {
-    count: u64,
-    sum: u64,
-    failed: Option<PeerFailure>,
+pub(super) struct Counter {
+    pub(super) count: u64,
+    pub(super) sum: u64,
+    pub(super) failed: Option<PeerFailure>,
 }
 
 impl Sink for Counter {
@@ -97,14 +97,14 @@ impl Sink for Counter {
 }
 
 /// Both sides' words.
-struct Board(Memory);
+pub(super) struct Board(pub(super) Memory);
 
 impl Board {
-    fn page(&self, rank: usize) -> DirectWords {
+    pub(super) fn page(&self, rank: usize) -> DirectWords {
         self.0.words(rank * PAGE, PAGE)
     }
 
-    fn show_address(&self, rank: usize, address: &[u8]) -> Result<()> {
+    pub(super) fn show_address(&self, rank: usize, address: &[u8]) -> Result<()> {
         ensure!(address.len() <= MAX_ADDRESS, "the address is too long for the board");
         let page = self.page(rank);
         let view = page.bytes(2, MAX_ADDRESS).expect("the page is that long");
@@ -114,7 +114,7 @@ impl Board {
         Ok(())
     }
 
-    fn address(&self, rank: usize) -> Result<Vec<u8>> {
+    pub(super) fn address(&self, rank: usize) -> Result<Vec<u8>> {
         let page = self.page(rank);
         let mut len = 0;
         wait("an address", || {
@@ -134,7 +134,7 @@ impl Board {
 }
 
 /// Yields until `done`, or until patience ends.
-fn wait(what: &str, mut done: impl FnMut() -> bool) -> Result<()> {
+pub(super) fn wait(what: &str, mut done: impl FnMut() -> bool) -> Result<()> {
     let start = Instant::now();
     while !done() {
         std::thread::yield_now();
@@ -158,7 +158,7 @@ fn open(job: JobMemory, rank: usize, form: usize, peers: u32) -> Result<Box<dyn 
 }
 
 /// Sends one message, and makes progress until there is room for it.
-fn send(
+pub(super) fn send(
     lane: &mut dyn Iface,
     ep: EpId,
     sink: &mut Counter,

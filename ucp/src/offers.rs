@@ -38,6 +38,8 @@ pub(crate) struct PeerOffer {
     pub(crate) receive: u64,
     pub(crate) want: Want,
     pub(crate) target: TargetBuffer,
+    /// Its peer wants it back and has not been answered: nothing is written to it any more, but it is posted there yet.
+    pub(crate) withdrawn: bool,
 }
 
 /// How far a send came that is written to an announced receive.
@@ -139,7 +141,7 @@ impl Offers {
         least: Option<u64>,
     ) -> bool {
         let long = least.is_some_and(|least| length >= least);
-        let written = long && envelope.is_some_and(|envelope| self.position(envelope).is_some());
+        let written = long && envelope.is_some_and(|envelope| self.writable(envelope).is_some());
         let waits = envelope.is_some_and(|envelope| !self.flags.lets_pass(envelope, length));
         self.unsaid.is_empty() && !written && !waits
     }
@@ -153,6 +155,12 @@ impl Offers {
         true
     }
 
+    /// The offer that a message ends, if it may be written to it.
+    pub(crate) fn writable(&self, envelope: &Envelope) -> Option<usize> {
+        self.position(envelope).filter(|&at| !self.open[at].withdrawn)
+    }
+
+    /// The offer that a message ends, written to it or not.
     pub(crate) fn position(&self, envelope: &Envelope) -> Option<usize> {
         self.open.iter().position(|offer| offer.want.fits(envelope))
     }

@@ -33,7 +33,8 @@
 //!    So offers and announced receives leave in step, and a receive that an ordinary message has met
 //!    needs no answer: its offer is gone, or will be declined when it comes.
 //! 4. A receive that was announced ends otherwise only by WITHDRAWN, which comes behind all that the
-//!    sender may have written, or as [`crate::proto::put`], rule 2, says.
+//!    sender may have written, or as [`crate::proto::put`], rule 2, says. Until WITHDRAWN is posted the receive is
+//!    posted there, and its offer stays: the next message that fits is for it, is not written, and ends it by rule 3.
 //! 5. *A message that takes an offer is unsaid until its WRITTEN is posted, which is TAKEN and PUT_DONE in
 //!    one.* So two control messages carry it, RTR and WRITTEN. Its TAKEN is needed, and goes before, only
 //!    when the peer has to hear of something that may not overtake the message:
@@ -83,6 +84,7 @@ use crate::wire;
 
 pub(crate) use announce::Announcer;
 pub(crate) use message::Message;
+pub(crate) use offers::note_control;
 
 /// The sender writes the message to a receive that was announced to it before it sent.
 pub(crate) static RTR: Protocol = Protocol::rendezvous("rndv/rtr", |_, _| None);

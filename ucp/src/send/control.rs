@@ -5,6 +5,7 @@ use bowline_uct::{AmId, PostError};
 use crate::engine::Inner;
 use crate::peer::{PeerIndex, Pending};
 use crate::post;
+use crate::proto::rtr;
 use crate::wire;
 
 /// Messages that wait for a peer from which on it is asked how many of them are answers.
@@ -32,6 +33,7 @@ impl Inner {
             Ok(()) => {
                 peer.note_posted(first, None);
                 peer.note_control(id);
+                rtr::note_control(peer, id, payload);
             }
             Err(PostError::NoResource) => {
                 let payload = self.engine.async_state.payload(payload);

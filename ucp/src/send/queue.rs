@@ -8,6 +8,7 @@ use crate::engine::Inner;
 use crate::error::{ConnectError, OpError};
 use crate::peer::{PeerIndex, PeerState, Pending};
 use crate::post;
+use crate::proto::rtr;
 use crate::request::{Body, Request, SendKind, send_of};
 use crate::status::OpStatus;
 use crate::unexpected::INLINE;
@@ -94,6 +95,7 @@ impl Inner {
                         Ok(()) => {
                             peer.note_posted(first, None);
                             peer.note_control(*id);
+                            rtr::note_control(peer, *id, payload);
                             Post::Complete
                         }
                         Err(error) => self.refused(index, error),

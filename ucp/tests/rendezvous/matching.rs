@@ -187,7 +187,9 @@ fn run(
         let cut = data.len().min(receive.room);
         prop_assert_eq!(status.length, data.len() as u64);
         prop_assert!(bytes[..cut] == data[..cut], "the bytes of message {}", nth);
-        prop_assert_eq!(status.outcome.is_ok(), data.len() <= receive.room);
+        let fits = data.len() <= receive.room;
+        let end = format_args!("{scheme:?}: message {nth}, {receive:?}, {status:?}");
+        prop_assert!(status.outcome.is_ok() == fits, "{end}");
         met.push(Some(nth));
     }
     for (nth, one) in sent.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The sender's side: the offers of a peer, and what was sent to it since they began.
 
 use bowline_base::slab::Key;
-use bowline_uct::PostError;
+use bowline_uct::{AmId, PostError};
 
 use super::{Message, RTR};
 use crate::action::Action;
@@ -10,7 +10,7 @@ use crate::engine::{Engine, Inner};
 use crate::matching::Envelope;
 use crate::offers::{OFFERS, Offers, PeerOffer, Unsaid, Want, Writing};
 use crate::pack;
-use crate::peer::{PeerIndex, PeerState};
+use crate::peer::{Peer, PeerIndex, PeerState};
 use crate::post::{self, Post};
 use crate::proto::put::{Put, putting};
 use crate::request::{Send, SendKind, SendPhase, send_of};
@@ -143,6 +143,17 @@ impl Inner {
     }
 }
 
+/// A control message was posted. WITHDRAWN ends an offer (rule 4).
+pub(crate) fn note_control(peer: &mut Peer, id: AmId, payload: &[u8]) {
+    let Some(offers) = &mut peer.offers else { return };
+    if id == wire::RTR
+        && let Some(Message::Withdrawn { receive }) = Message::parse(payload)
+    {
+        offers.open.retain(|offer| offer.receive != receive);
+        peer.recompute_short_limit();
+    }
+}
+
 /// Takes the offer for a send out of those that are open, if there is one and it may be written to it.
 fn take(
     offers: &mut Offers,
@@ -156,7 +167,7 @@ fn take(
     if !long || length == 0 || !pack::is_written(&send.buffer) {
         return None;
     }
-    let at = offers.position(&envelope)?;
+    let at = offers.writable(&envelope)?;
     let offer = offers.open.remove(at);
     let state = Writing::UnderWay;
     let receive = offer.receive;
@@ -191,7 +202,7 @@ impl Engine {
             .and_then(|crossed| (ahead as usize).checked_sub(crossed))
             .is_some_and(|left| left == same);
         if kept {
-            offers.open.push(PeerOffer { receive, want, target });
+            offers.open.push(PeerOffer { receive, want, target, withdrawn: false });
             peer.recompute_short_limit();
         } else {
             self.counters.rtr_declined += 1;
@@ -202,9 +213,10 @@ impl Engine {
     /// A peer wants a receive back that it has announced.
     pub(super) fn withdraw(&mut self, index: PeerIndex, receive: u64) {
         let peer = &mut self.peers[index as usize];
-        if let Some(offers) = &mut peer.offers {
-            offers.open.retain(|offer| offer.receive != receive);
-            peer.recompute_short_limit();
+        if let Some(offers) = &mut peer.offers
+            && let Some(offer) = offers.open.iter_mut().find(|offer| offer.receive == receive)
+        {
+            offer.withdrawn = true;
         }
         self.announcer().forgets(index, receive);
         self.actions.push(Action::Poll(&RTR));

@@ -33,9 +33,29 @@ impl Costs {
         self
     }
 
+    /// These, but no message cheaper than `least` has it.
+    fn at_least(mut self, least: &Self) -> Self {
+        self.pipelining = self.pipelining.max(least.pipelining);
+        self.required = self.required.max(least.required);
+        self.byte = self.byte.max(least.byte);
+        let rows = self.by_size;
+        self.by_size = OfSizes::NONE;
+        for &OfSize { bytes, pipelining, required } in rows.iter() {
+            let (least_pipelining, least_required) = least.message(bytes);
+            let pipelining = pipelining.max(least_pipelining);
+            // There were no more before.
+            let row = OfSize { bytes, pipelining, required: required.max(least_required) };
+            let _ = self.by_size.push(row);
+        }
+        self
+    }
+
     /// What was fitted of a transport, as [`FromStr`](std::str::FromStr) reads it: the word for what is assumed of it, and the fitted parameters,
     /// so that those that are not named are assumed. As for [`fitted`](Self::fitted).
     /// `operations` are those of [`OPERATIONS`](Self::OPERATIONS) that were measured, with what a byte takes.
+    ///
+    /// Over shared memory the puts of a fit are stores of the sender, in which its receivers have no part: a message, which is
+    /// matched and copied by both, takes no less than is assumed, and its receiver what is assumed.
     pub fn text_of_fit<'a>(
         transport: &str,
         (fit, shared): (&BySize, bool),
@@ -43,7 +63,12 @@ impl Costs {
     ) -> String {
         let word = Self::word(transport);
         let base = Self::BASES.into_iter().find_map(|(of, costs)| (of == word).then_some(costs));
-        let mut costs = base.unwrap_or(Self::RDMA).fitted(fit, shared);
+        let base = base.unwrap_or(Self::RDMA);
+        let (stores, shared) = (word == "shm", shared && word != "shm");
+        let mut costs = base.fitted(fit, shared);
+        if stores {
+            costs = costs.at_least(&base);
+        }
         let mut names = vec!["pipelining", "required", "byte"];
         if shared {
             names.extend(["receive", "receive_byte"]);
@@ -79,9 +104,7 @@ mod tests {
         let many = (0..40).map(|size| (size, cost(1.0, 1.0))).collect();
         assert_eq!(Costs::TCP.fitted(&BySize::through(many).unwrap(), true).by_size.len(), 16);
         // What a text does not name is assumed of the transport.
-        for (transport, base) in
-            [("shm", Costs::SHARED_MEMORY), ("tcp", Costs::TCP), ("verbs", Costs::RDMA)]
-        {
+        for (transport, base) in [("tcp", Costs::TCP), ("verbs", Costs::RDMA)] {
             for shared in [false, true] {
                 let text = Costs::text_of_fit(transport, (&fit, shared), [("pairs", 0.25)]);
                 let wanted = Costs { pairs: 0.25, ..base.fitted(&fit, shared) };
@@ -89,6 +112,25 @@ mod tests {
                 assert_eq!(text.contains("receive"), shared, "{text}");
                 assert!(!text.contains("reduce"), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn stores_make_no_message_cheaper_than_assumed() {
+        let cost = |pipelining, required| crate::cost::Pipelining { pipelining, required };
+        // Sizes of which one parameter is above what is assumed, and of which none is.
+        let points =
+            vec![(8, cost(50.0, 5.0)), (1000, cost(500.0, 30.0)), (2000, cost(60.0, 900.0))];
+        let fit = BySize::through(points).unwrap();
+        let base = Costs::SHARED_MEMORY;
+        for shared in [false, true] {
+            let text = Costs::text_of_fit("shm", (&fit, shared), [("copy", 0.01)]);
+            let costs: Costs = text.parse().unwrap();
+            assert_eq!((costs.receive, costs.receive_byte), (base.receive, base.receive_byte));
+            assert_eq!(costs.message(8.0), base.message(8.0), "{text}");
+            assert_eq!(costs.message(1000.0), (500.0, base.message(1000.0).1), "{text}");
+            assert_eq!(costs.message(2000.0), (base.message(2000.0).0, 900.0), "{text}");
+            assert_eq!(costs.copy, 0.01);
         }
     }
 }

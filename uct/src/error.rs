@@ -103,3 +103,14 @@ pub enum OpenError {
 }
 
 bowline_base::debug_by_display!(OpenError);
+
+impl OpenError {
+    /// Why there is no endpoint to a peer that has failed as `how` says. One that ended is reached by no transport;
+    /// another failure may be the transport's own.
+    pub fn of_failed_peer(how: PeerFailure) -> Self {
+        match how {
+            PeerFailure::Died | PeerFailure::Closed => Self::PeerFailed(how),
+            _ => Unreachable::because(format!("the peer failed before: {how}")).into(),
+        }
+    }
+}

@@ -18,7 +18,7 @@ impl MultiRail {
     /// Makes an endpoint on every path that leads to the peer.
     pub(super) fn make_paths(&mut self, index: u32) -> Result<(), OpenError> {
         let Some(address) = self.links[index as usize].address.take() else { return Ok(()) };
-        let mut reasons = Vec::new();
+        let (mut reasons, mut ended) = (Vec::new(), None);
         let mut taken = 0_u32;
         for at in 0..self.paths.len() {
             let path = &mut self.paths[at];
@@ -32,13 +32,19 @@ impl MultiRail {
                     continue;
                 }
                 let made = match path.iface.reachable(place) {
-                    Ok(()) => path.iface.connect(place).map_err(|error| error.to_string()),
-                    Err(why) => Err(why.reason),
+                    Ok(()) => path.iface.connect(place),
+                    Err(why) => Err(why.into()),
                 };
                 let ep = match made {
                     Ok(ep) => ep,
                     Err(why) => {
-                        reason = why;
+                        if let OpenError::PeerFailed(how) = why {
+                            ended = Some(how);
+                        }
+                        reason = match why {
+                            OpenError::Unreachable(why) => why.reason,
+                            why => why.to_string(),
+                        };
                         continue;
                     }
                 };
@@ -59,7 +65,10 @@ impl MultiRail {
         if self.links[index as usize].first_up().is_some() {
             return Ok(());
         }
-        Err(OpenError::Unreachable(Unreachable::because(reasons.join("; "))))
+        Err(match ended {
+            Some(how) => OpenError::PeerFailed(how),
+            None => Unreachable::because(reasons.join("; ")).into(),
+        })
     }
 
     /// Puts a link among those that have something to post.

@@ -17,7 +17,7 @@ use crate::liveness::{ASK_FIRST, Liveness, Presence, Watch};
 use crate::md::{Memories, Opened};
 use crate::net::{MAX_PIECES, Net, Remote};
 use crate::options::{Atomics, OfiOptions};
-use crate::peer::{Ops, Peer, Refusals};
+use crate::peer::{Health, Ops, Peer, Refusals};
 use crate::remains::Remains;
 use crate::wait_set::WaitSet;
 use crate::wire::{ACTIVE, ATOMIC, GREETING};
@@ -321,11 +321,8 @@ impl OfiIface {
         let liveness = if self.far {
             Liveness::Far
         } else {
-            Liveness::watch(&self.home, &address.home, address.instance).ok_or_else(|| {
-                OpenError::Unreachable(Unreachable::because(
-                    "the process or interface that the address names is gone",
-                ))
-            })?
+            Liveness::watch(&self.home, &address.home, address.instance)
+                .map_err(OpenError::PeerFailed)?
         };
         let asked = matches!(liveness, Liveness::Far) || !self.home.inside(&address.home);
         Ok((liveness, asked))
@@ -337,8 +334,8 @@ impl OfiIface {
         self.accepts(&address)?;
         let index = self.acquaint(&address)?;
         let peer = &mut self.peers[index as usize];
-        if !peer.is_well() {
-            return Err(Unreachable::because("the peer has failed or closed").into());
+        if let Health::Failing { how, .. } | Health::Failed(how) = peer.health {
+            return Err(OpenError::of_failed_peer(how));
         }
         // A failed endpoint keeps its number until it is closed; this one gets another.
         if let Some(ep) = peer.ep

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bowline_base::sync::atomic::{AtomicU8, Ordering};
+use bowline_uct::PeerFailure;
 use rustix::event::epoll;
 
 use crate::addr::Home;
@@ -108,32 +109,39 @@ pub(crate) enum State {
 }
 
 impl Liveness {
-    /// Begins to watch the process at `home`; `None` when it is not there any more.
-    pub(crate) fn watch(own: &Home, home: &Home, instance: u64) -> Option<Self> {
+    /// Begins to watch the process at `home`.
+    ///
+    /// # Errors
+    /// `Died` when the process is not there any more, `Closed` when it is this one and the interface is not.
+    pub(crate) fn watch(own: &Home, home: &Home, instance: u64) -> Result<Self, PeerFailure> {
         if !own.near(home) {
-            return Some(Self::Far);
+            return Ok(Self::Far);
         }
         if own == home {
             let all = PRESENT.lock().unwrap_or_else(PoisonError::into_inner);
             let known = all.iter().find(|(known, _)| *known == instance);
-            return known.map(|(_, shared)| Self::Here(shared.clone()));
+            return match known {
+                Some((_, shared)) => Ok(Self::Here(shared.clone())),
+                None => Err(PeerFailure::Closed),
+            };
         }
-        let pid = i32::try_from(home.pid).ok().and_then(rustix::process::Pid::from_raw)?;
+        let pid = i32::try_from(home.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or(PeerFailure::Died)?;
         let flags = rustix::process::PidfdFlags::empty();
         match rustix::process::pidfd_open(pid, flags) {
             // The descriptor names whatever has the number now; its start says whether that is
             // the peer.
             Ok(fd) => match bowline_base::job::start_time_of(home.pid) {
-                Ok(start) if start == home.start_time => Some(Self::Process(fd)),
-                Err(error) if is_shortage(&error) => Some(Self::Unwatched(*home)),
-                _ => None,
+                Ok(start) if start == home.start_time => Ok(Self::Process(fd)),
+                Err(error) if is_shortage(&error) => Ok(Self::Unwatched(*home)),
+                _ => Err(PeerFailure::Died),
             },
-            Err(rustix::io::Errno::SRCH) => None,
-            Err(error) if is_shortage(&error.into()) => Some(Self::Unwatched(*home)),
+            Err(rustix::io::Errno::SRCH) => Err(PeerFailure::Died),
+            Err(error) if is_shortage(&error.into()) => Ok(Self::Unwatched(*home)),
             // Refused by a policy: as if it were on another host.
             Err(error) => {
                 tracing::debug!("watching process {}: {error}", home.pid);
-                Some(Self::Far)
+                Ok(Self::Far)
             }
         }
     }
@@ -227,7 +235,7 @@ mod tests {
         assert_eq!(liveness.state(), State::Lives);
         drop(presence);
         assert_eq!(liveness.state(), State::Closed);
-        assert!(Liveness::watch(&home, &home, 77).is_none());
+        assert_eq!(Liveness::watch(&home, &home, 77).unwrap_err(), PeerFailure::Closed);
         let presence = Presence::new(78);
         let liveness = Liveness::watch(&home, &home, 78).expect("it is present");
         presence.crash();
@@ -247,12 +255,13 @@ mod tests {
         watch.add(5, &liveness).expect("space for one");
         assert_eq!((liveness.state(), watch.ended()), (State::Lives, None));
         let other = Home { start_time: start_time + 1, ..home };
-        assert!(Liveness::watch(&own, &other, 1).is_none(), "a recycled pid");
+        let gone = Liveness::watch(&own, &other, 1).unwrap_err();
+        assert_eq!(gone, PeerFailure::Died, "a recycled pid");
         child.kill().expect("it is ours");
         child.wait().expect("it was killed");
         assert_eq!((liveness.state(), watch.ended()), (State::Dead, Some(5)));
         watch.remove(&liveness);
         assert_eq!(watch.ended(), None);
-        assert!(matches!(Liveness::watch(&own, &Home { host: 0, ..home }, 1), Some(Liveness::Far)));
+        assert!(matches!(Liveness::watch(&own, &Home { host: 0, ..home }, 1), Ok(Liveness::Far)));
     }
 }

@@ -39,8 +39,8 @@ impl LaneCore {
             Some(place) if self.links[place].failed.is_none() => return Ok(place as u32),
             Some(place) => {
                 if self.links[place].gone {
-                    let why = bowline_uct::Unreachable::because("the peer has failed");
-                    return Err(why.into());
+                    let how = self.links[place].failed.unwrap_or(PeerFailure::Closed);
+                    return Err(OpenError::of_failed_peer(how));
                 }
                 // It was ended from here, and the peer may be well: its place is used again, since
                 // what it sends has this place's number.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
-    Arrival, EpId, Iface as _, LocalSlice, MemoryDomain as _, OneSided as _, PeerFailure, Posted,
-    RemoteSlice, Sink, Source, Token, Verdict,
+    Arrival, EpId, Iface as _, LocalSlice, MemoryDomain as _, OneSided as _, OpenError,
+    PeerFailure, Posted, RemoteSlice, Sink, Source, Token, Verdict,
 };
 
 use crate::{OfiIface, OfiOptions};
@@ -206,4 +206,29 @@ fn an_operation_that_is_never_answered_ends_with_the_endpoint() {
     let again = pair.near.connect(&pair.far.address());
     assert!(again.is_err(), "there is no endpoint to connect with");
     assert!(pair.near.mem_alloc(4096).is_err());
+}
+
+#[test]
+fn an_interface_that_is_gone_is_a_failed_peer_at_the_first_connection_and_later() {
+    let options = OfiOptions { provider: Some("tcp".to_owned()), ..OfiOptions::default() };
+    let open = || OfiIface::open(options.clone());
+    let (mut near, met, unmet) = match (open(), open(), open()) {
+        (Ok(near), Ok(met), Ok(unmet)) => (near, met, unmet),
+        (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
+            return println!("an interface that is gone: not run: {error}");
+        }
+    };
+    let (known, unknown) = (met.address().to_vec(), unmet.address().to_vec());
+    near.connect(&known).expect("it is there");
+    drop((met, unmet));
+    for address in [unknown, known] {
+        let mut seen = Seen::default();
+        let error = loop {
+            near.progress(&mut seen, 16);
+            if let Err(error) = near.connect(&address) {
+                break error;
+            }
+        };
+        assert!(matches!(error, OpenError::PeerFailed(PeerFailure::Closed)), "{error}");
+    }
 }

@@ -2,8 +2,10 @@
  * Figures of all ranks. A sample is the mean of a batch of operations, one right after the other, as
  * rank 0 sees them: with more ranks than cores single operations differ too much to have a meaning.
  * A window above 0 is the batch. With window 0 it is 8, and 1 for operations that take longer than a
- * millisecond. Roots take turns, as in the Intel MPI Benchmarks: with one root, which waits for
- * nobody, the others would only show how far it is ahead.
+ * millisecond. Each rank is the root after the one before it, as in the Intel MPI Benchmarks: with one root,
+ * which waits for nobody, the others would only show how far it is ahead. For the same reason a batch with roots has
+ * each rank as the root equally often: rank 0 waits for nothing where it is the root, nor for what came while it waited
+ * for the operation before, so the median of shorter batches can be below the latency of one message.
  *
  * With "last" behind its name a collective is measured one operation at a time, with a barrier between:
  * from the last rank's call (of a broadcast the root's) to the last rank's return, by the one clock of
@@ -168,11 +170,12 @@ static int operations(const struct order *order, int count, uint64_t first)
     return 0;
 }
 
-static int run_batches(const struct order *order, struct samples *samples,
+/* A batch holds a multiple of `cycle` operations, unless there is a window. */
+static int run_batches(const struct order *order, struct samples *samples, int cycle,
                        int (*operation)(const struct order *, int, uint64_t))
 {
     uint64_t sequence = 1;
-    int batch = order->window > 0 ? order->window : 1;
+    int batch = order->window > 0 ? order->window : cycle;
     double batch_ns = 0.0;
     for (int round = 0; round < 2; round++) {
         int batches = round == 0 ? 2 : agree_on_batches(order->budget_ns / 5.0, batch_ns, 1);
@@ -182,10 +185,10 @@ static int run_batches(const struct order *order, struct samples *samples,
         sequence += (uint64_t)(batches * batch);
         batch_ns = (now_ns() - start) / batches;
         if (round == 0 && order->window == 0) {
-            int wanted = batch_ns < 1e6 ? BATCH_MAX : 1;
-            MPI_Bcast(&wanted, 1, MPI_INT, 0, MPI_COMM_WORLD);
-            batch_ns *= wanted;
-            batch = wanted;
+            int cycles = batch_ns / batch < 1e6 ? (BATCH_MAX + cycle - 1) / cycle : 1;
+            MPI_Bcast(&cycles, 1, MPI_INT, 0, MPI_COMM_WORLD);
+            batch_ns *= cycles;
+            batch *= cycles;
         }
     }
     int batches = agree_on_batches(order->budget_ns, batch_ns, SAMPLES_MIN);
@@ -205,7 +208,7 @@ int run_barrier(const struct order *order, struct samples *samples)
 {
     if (verify_barrier() != 0)
         return -1;
-    return run_batches(order, samples, barriers);
+    return run_batches(order, samples, 1, barriers);
 }
 
 /* Operations one at a time; how long each took goes into `took`, and the spread into `spread`. */
@@ -316,13 +319,20 @@ void collective_release(void)
     in_values = out_values = NULL;
 }
 
+/* How many ranks are the root, one after the other. */
+static int roots(const struct order *order)
+{
+    int (*run)(int64_t) = collective_of(order->test)->run;
+    return run == bcast || run == reduce ? world_size : 1;
+}
+
 int run_collective(const struct order *order, struct samples *samples)
 {
     int status = collective_prepare(order);
     if (status == 0 && collective_is_apart(order->test))
         status = run_apart(order, samples);
     else if (status == 0)
-        status = run_batches(order, samples, operations);
+        status = run_batches(order, samples, roots(order), operations);
     collective_release();
     return status;
 }

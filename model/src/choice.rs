@@ -78,14 +78,14 @@ pub fn heuristic(ranks: u32, ratio: f64, order: FactorOrder) -> Option<(Vec<u32>
 fn greedy(ranks: u32, factors: &[u32]) -> Option<(Vec<u32>, u32)> {
     for merged in 0..ranks {
         let count = ranks - merged;
-        let (mut product, mut taken) = (1, Vec::new());
-        for &factor in factors {
-            while count.is_multiple_of(product * factor) {
+        let (mut rest, mut taken) = (count, Vec::new());
+        for &factor in factors.iter().filter(|&&factor| factor > 1) {
+            while rest.is_multiple_of(factor) {
                 taken.push(factor);
-                product *= factor;
+                rest /= factor;
             }
         }
-        if product == count {
+        if rest == 1 {
             // The guard that the published form lacks.
             return (merged == 0 || taken.len() >= 2).then_some((taken, merged));
         }

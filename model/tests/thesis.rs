@@ -286,6 +286,18 @@ fn taken_out(number: u32, most: u32) -> Vec<Vec<u32>> {
 ///
 /// All factors up to a cap take a number apart if none of its primes is above the cap. So the ranks that are not merged are
 /// the most of which that holds, which has each cap below the primes of all greater numbers.
+#[test]
+fn the_heuristic_ends_at_numbers_whose_products_with_a_factor_are_beyond_a_word() {
+    for ranks in [131_072, 1 << 20, 1_000_003, (1 << 31) + 2] {
+        for ratio in [1000.0, 10_000.0] {
+            let found = heuristic(ranks, ratio, FactorOrder::ByCost);
+            let (factors, merged) = found.expect("factors and merged ranks");
+            let product: u64 = factors.iter().map(|&factor| u64::from(factor)).product();
+            assert_eq!(product + u64::from(merged), u64::from(ranks), "{ratio}");
+        }
+    }
+}
+
 fn given_by_heuristic(ranks: u32) -> Vec<Schedule> {
     let mut all = vec![Schedule::doubling(ranks)];
     let mut most = ranks;

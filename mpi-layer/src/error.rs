@@ -287,7 +287,6 @@ impl MpiError {
             self,
             Self::PeerFailed(_)
                 | Self::MemberFailed { .. }
-                | Self::Unreachable { .. }
                 | Self::Protocol(OpError::BadRemote | OpError::TooManyUnexpected)
         )
     }

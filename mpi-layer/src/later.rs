@@ -27,7 +27,7 @@ const NUMBERS: usize = 6;
 /// A duplicate that is under way.
 #[derive(Debug)]
 pub(crate) struct Duplication {
-    process: Rc<Process>,
+    pub(crate) process: Rc<Process>,
     group: Group,
     agreed: Greatest<NUMBERS>,
     /// The generation that this rank has given.

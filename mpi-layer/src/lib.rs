@@ -37,6 +37,7 @@
 //! | nonblocking messages | [`Communicator::scope`]; owning ones: [`Communicator::isend_owned`], [`Communicator::irecv_owned`] |
 //! | nonblocking collectives | [`Scope::ibarrier`], [`Scope::iallreduce`] and others; [`CollectiveRequest`] |
 //! | persistent collectives | [`Communicator::allreduce_init`] and others; [`PersistentCollective`], [`PersistentExchange`] |
+//! | communicators made in the background | [`Communicator::idup`], [`CommRequest`] |
 //! | several requests | [`wait_any`], [`wait_some`], [`wait_all`], [`test_any`], [`test_some`], [`test_all`] |
 //! | probes | [`Communicator::probe`], [`iprobe`](Communicator::iprobe), [`improbe`](Communicator::improbe) |
 //! | collectives | methods of [`Communicator`]; operations in [`op`] |
@@ -67,6 +68,7 @@ mod datatype;
 mod error;
 mod group;
 mod handles;
+mod idup;
 mod later;
 pub mod op;
 mod owned;
@@ -103,6 +105,7 @@ pub use consts::{ANY_SOURCE, ANY_TAG, PROC_NULL, TAG_UB, UNDEFINED};
 pub use datatype::{Datatype, Located};
 pub use error::{ErrorClass, MpiError};
 pub use group::{Comparison, Group};
+pub use idup::CommRequest;
 #[cfg(feature = "complex")]
 pub use num_complex::Complex;
 pub use op::{

@@ -285,17 +285,24 @@ impl Process {
     #[cold]
     #[inline(never)]
     fn advance_runs(&self) {
-        // Operations of the program's run inside of runs, and may come back here.
-        self.idle_runs.set(0);
         let mut next = 0;
         loop {
             let run = self.runs.borrow().get(next).cloned();
             let Some(run) = run else { break };
-            // Not borrowed while it moves: an operation of the program's may start another.
-            if run.upgrade().is_some_and(|run| run.advance()) {
+            // Not borrowed while it moves: operations of the program's run inside of runs, and may start and wait for
+            // others, by which they come back here and change the list.
+            let goes_on = run.upgrade().is_some_and(|run| run.advance());
+            let mut runs = self.runs.borrow_mut();
+            let same = |other: &Weak<dyn Background>| Weak::ptr_eq(other, &run);
+            if !runs.get(next).is_some_and(same) {
+                if let Some(place) = runs.iter().position(same).filter(|_| !goes_on) {
+                    runs.remove(place);
+                }
+                next = 0;
+            } else if goes_on {
                 next += 1;
             } else {
-                self.runs.borrow_mut().remove(next);
+                runs.remove(next);
             }
         }
         self.idle_runs.set(self.runs.borrow().len());

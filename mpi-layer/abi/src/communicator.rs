@@ -299,12 +299,20 @@ fn duplicate_later(
     if request.is_null() {
         return Err(fault(MPI_ERR_ARG, "request is a null pointer"));
     }
+    // A member that fails before its part takes it back: the others get an error and do not wait for it, and later
+    // collectives have the same number at all.
+    let give_up = |fault| {
+        if let Err(error) = object.comm.start_dup(&hints.algorithms(), drop) {
+            tracing::debug!(%error, "a part in a duplicate cannot be taken back");
+        }
+        fault
+    };
     let common = Common::new(object.common.errhandler(), b"");
     common.add_info(&hints.clone().understood());
-    let (handle, common) = mpi.reserve_comm(common)?;
+    let (handle, common) = mpi.reserve_comm(common).map_err(give_up)?;
     let reserved = Reserved(handle);
     let bearer = Bearer { kind: attributes::Kind::Comm, handle: handle.0, common: &common };
-    object.bearer().copy_all(&mpi.attributes, &bearer)?;
+    object.bearer().copy_all(&mpi.attributes, &bearer).map_err(give_up)?;
     let session = Cell::new(object.session.get());
     let made = move |comm| {
         // All of it belongs to what waits here, its end included.

@@ -4,9 +4,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bowline_mpi::raw::RawRequest;
-use bowline_mpi::{ANY_SOURCE, ANY_TAG, Communicator, Comparison, MpiError, Sum, UNDEFINED};
+use bowline_mpi::{
+    ANY_SOURCE, ANY_TAG, Communicator, Comparison, MpiError, Request, Status, Sum, UNDEFINED,
+    wait_any,
+};
 
-use super::start::{both_ways_with, ranks};
+use super::start::{both_ways, both_ways_with, ranks};
 
 #[test]
 fn messages_stay_in_their_communicator() {
@@ -257,11 +260,41 @@ fn duplicates_are_made_in_the_background_beside_other_collectives() {
 }
 
 #[test]
+fn duplicates_stand_beside_other_requests() {
+    both_ways(3, |world| {
+        let (one, mut sum) = ([1_u32], [0]);
+        let mut dropped = world.idup().unwrap();
+        let other = world
+            .scope(|scope| {
+                let mut duplicate = world.idup()?;
+                let mut total = scope.iallreduce(world, &one, &mut sum, Sum)?;
+                let mut all: [&mut dyn Request; 3] = [&mut total, &mut duplicate, &mut dropped];
+                let mut found = Vec::new();
+                while let Some((which, outcome)) = wait_any(&mut all) {
+                    assert_eq!(outcome, Ok(Status::EMPTY));
+                    found.push(which);
+                }
+                found.sort_unstable();
+                assert_eq!(found, [0, 1, 2]);
+                assert!(!duplicate.is_active());
+                duplicate.wait()
+            })
+            .unwrap();
+        drop(dropped);
+        assert_eq!((sum, world.compare(&other)), ([3], Comparison::Congruent));
+        other.barrier().unwrap();
+    });
+}
+
+#[test]
 fn duplicates_that_would_choose_differently_fail_at_all_members() {
     ranks(3, |world| {
         let name = ["flat", "chain", "flat"][world.rank() as usize];
         let mut request = world.start_dup(&[("bcast", name)], |_| unreachable!()).unwrap();
         assert_eq!(made(world, &mut request), Err(MpiError::ChoicesDiffer));
+        let mut request = world.idup_with_algorithms(&[("bcast", name)]).unwrap();
+        assert_eq!(request.complete(), Err(MpiError::ChoicesDiffer));
+        assert_eq!(request.wait().unwrap_err(), MpiError::ChoicesDiffer);
         let mut request = world.start_dup(&[("bcast", "flat")], drop).unwrap();
         made(world, &mut request).unwrap();
     });

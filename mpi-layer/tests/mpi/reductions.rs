@@ -1,8 +1,8 @@
 //! Collectives that reduce: predefined and user operations, in rank order, at all sizes.
 
 use bowline_mpi::{
-    BitXor, Complex, Located, Max, MaxLoc, Min, MinLoc, MpiError, Operation, Prod, Sum, World,
-    commutative, ordered,
+    BitXor, Communicator, Complex, Located, Max, MaxLoc, Min, MinLoc, MpiError, Operation, Prod,
+    Sum, World, commutative, ordered,
 };
 
 use super::start::{both_ways, ranks};
@@ -209,6 +209,58 @@ fn user_operations_may_call_back() {
         let op = commutative(|a: u64, b: u64| a.max(b));
         world.allreduce(&[world.rank() as u64 * 2], &mut longest, op).unwrap();
         assert_eq!(longest, [10]);
+    });
+}
+
+/// An operation whose second rank waits for a message that the first one sends behind another collective, and which begins
+/// a collective itself.
+struct Waiting(Communicator);
+
+impl Operation<u32> for Waiting {
+    fn is_commutative(&self) -> bool {
+        true
+    }
+
+    fn combine(&self, left: &[u32], right: &mut [u32]) {
+        if self.0.rank() == 1 {
+            self.0.send(&[0_u8], 0, 8).unwrap();
+            self.0.recv(&mut [0_u8], 0, 9).unwrap();
+            self.0.scope(|scope| scope.ibarrier(&self.0)?.wait()).unwrap();
+        }
+        right[0] += left[0];
+    }
+}
+
+#[test]
+fn collectives_go_on_while_an_operation_of_another_waits() {
+    both_ways(2, |world| {
+        let called = |name| world.dup_with_algorithms(&[("allreduce", name)]).unwrap();
+        let (before, during, behind) = (called("reduce-bcast"), called("doubling"), called("auto"));
+        let talk = world.dup().unwrap();
+        let (one, mut sums) = ([1], [[0], [0], [0]]);
+        let [first, second, third] = &mut sums;
+        world
+            .scope(|scope| {
+                if world.rank() == 1 {
+                    let first = scope.iallreduce(&before, &one, first, Sum)?;
+                    let second = scope.iallreduce(&during, &one, second, Waiting(talk.clone()))?;
+                    let third = scope.iallreduce(&behind, &one, third, Sum)?;
+                    second.wait()?;
+                    third.wait()?;
+                    return first.wait();
+                }
+                let second = scope.iallreduce(&during, &one, second, Waiting(talk.clone()))?;
+                talk.recv(&mut [0_u8], 1, 8)?;
+                // What rank 1, which combines, does next for this one it does inside of its operation.
+                scope.iallreduce(&before, &one, first, Sum)?.wait()?;
+                talk.send(&[0_u8], 1, 9)?;
+                scope.ibarrier(&talk)?.wait()?;
+                let third = scope.iallreduce(&behind, &one, third, Sum)?;
+                second.wait()?;
+                third.wait()
+            })
+            .unwrap();
+        assert_eq!(sums, [[2]; 3]);
     });
 }
 

@@ -69,6 +69,18 @@ impl<T> Slab<T> {
         Self { places: Vec::with_capacity(capacity), free: END, taken: 0 }
     }
 
+    /// Makes space, so that `values` more need no allocation.
+    pub fn reserve(&mut self, values: usize) {
+        let free = self.places.len() - self.taken;
+        self.places.reserve(values.saturating_sub(free));
+    }
+
+    /// How many more values need no allocation.
+    #[inline]
+    pub fn spare(&self) -> usize {
+        self.places.capacity() - self.taken
+    }
+
     /// Values held.
     #[inline]
     pub fn len(&self) -> usize {
@@ -326,6 +338,23 @@ mod tests {
         assert_eq!(slab.release_with(second, |value| value.pop()), Some(Some(1)));
         assert_eq!((slab.get(second), slab.len()), (None, 0));
         assert_eq!(slab.release_with(second, |_| Some(())), None);
+    }
+
+    #[test]
+    fn reserved_space_is_used_before_more_is_allocated() {
+        let mut slab = Slab::default();
+        let keys: Vec<Key> = (0..3).map(|value| slab.insert(value)).collect();
+        slab.remove(keys[1]);
+        slab.reserve(10);
+        let spare = slab.spare();
+        assert!(spare >= 10, "{spare}");
+        let bytes = slab.bytes();
+        for left in (0..spare).rev() {
+            slab.insert(7);
+            assert_eq!((slab.spare(), slab.bytes()), (left, bytes));
+        }
+        slab.reserve(0);
+        assert_eq!(slab.bytes(), bytes);
     }
 
     #[test]

@@ -334,5 +334,7 @@ impl TagOffload for ScriptLane {
 }
 
 impl SignalSafe for ScriptLane {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }

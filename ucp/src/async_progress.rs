@@ -24,7 +24,11 @@
 //! 3. *What it never does.* It allocates and frees nothing, takes no lock, waits for nobody, writes
 //!    no log and calls nobody back. Callbacks, errors, first contacts and the end of peers are not for
 //!    handlers. The tests of the facade hammer on it with an allocator that does not allow it.
-//! 4. *Sleep.* A worker that is about to sleep shuts handlers out until it is awake, and does not
+//! 4. *What ordinary calls do for it.* Where a device reads, the call that posts a watched receive has its buffer made
+//!    ready ([`SignalSafe::prepare`](bowline_uct::SignalSafe::prepare)). The handler opens the sender's key into space that
+//!    is there, reads, and acknowledges; to close the key, to end what was made ready and to complete the receive is
+//!    left to the next ordinary call, before which nobody gets the buffer.
+//! 5. *Sleep.* A worker that is about to sleep shuts handlers out until it is awake, and does not
 //!    sleep if there was one since its last poll: the arrival that it would be woken for may be gone.
 //!    With a progress thread it sleeps on the doorbell of its [`Signal`](bowline_base::doorbell::Signal), which that thread
 //!    rings, instead of the lanes, which the thread sleeps on: so do the leader of a [`SharedWorker`](crate::SharedWorker)
@@ -35,14 +39,17 @@ mod sink;
 
 use std::time::Duration;
 
+use bowline_base::buffer::MemoryLayout;
 use bowline_base::doorbell::{Doorbell, WakeSet};
 use bowline_base::slab::Key;
 use bowline_base::worker_lock::RemoteGuard;
 use bowline_uct::Caps;
 
 use crate::engine::{Inner, RemoteWorker};
-use crate::request::Body;
-use crate::state::async_state::RESERVE;
+use crate::lanes::Lane;
+use crate::loan;
+use crate::request::{Body, Receive};
+use crate::state::async_state::{PreparedBuffer, RESERVE};
 use crate::state::wakeup::ArmedSleep;
 use crate::worker::{ProgressDriver, WatchedReceive, Worker};
 
@@ -188,6 +195,7 @@ impl Worker {
             }
             let Some(what) = inner.gain(key) else { return };
             inner.provide();
+            inner.prepare_buffer(key);
             inner.engine.watch(key);
             what
         };
@@ -204,8 +212,12 @@ impl Inner {
         let request = self.engine.requests.get(key).filter(|request| !request.done)?;
         let Body::Receive(receive) = &request.body else { return None };
         let Some(fetch) = &receive.fetch else {
-            // Whose it will be is not known yet: any lane's that handlers look at.
-            let lanes = self.lanes.iter().filter(|lane| lane.is_signal_safe());
+            // Whose it will be is not known yet: any lane's that handlers poll, and that has brought such messages
+            // before where it moves them.
+            let serves = |lane: &&Lane| {
+                lane.is_signal_safe() && (lane.has_read || !lane.reads_into_prepared())
+            };
+            let lanes = self.lanes.iter().filter(serves);
             let bytes = receive.buffer.len_or_mark() as u64;
             let copy = lanes.map(|lane| lane.copying(bytes)).reduce(|a, b| Some(a?.max(b?)));
             return Some(WatchedReceive::Awaited { copy: copy.flatten() });
@@ -213,6 +225,42 @@ impl Inner {
         let rest = fetch.receiver.as_ref()?.left_to_copy(fetch.wanted)?;
         let lane = self.engine.peers[fetch.peer as usize].lane as usize;
         Some(WatchedReceive::Begun { copy: self.lanes[lane].copying(rest)? })
+    }
+
+    /// Has the buffer of a watched receive made ready on the lanes that want it, and ends that of receives that are over.
+    /// On a lane over which no message was read before nothing is: registrations are dear, and most jobs have lanes that
+    /// bring no long messages.
+    fn prepare_buffer(&mut self, key: Key) {
+        self.unprepare_ended();
+        let Some(request) = self.engine.requests.get_mut(key) else { return };
+        let Body::Receive(Receive { buffer, fetch: None, .. }) = &mut request.body else { return };
+        if buffer.shape() != MemoryLayout::Whole {
+            return;
+        }
+        let len = buffer.len();
+        let Some(all) = loan::of_recv(buffer, 0, len) else { return };
+        for (at, lane) in (0..).zip(&mut self.lanes) {
+            if lane.reads_into_prepared()
+                && lane.has_read
+                && let Ok(memory) = lane.iface.prepare(all)
+            {
+                let prepared = PreparedBuffer { receive: key, lane: at, memory };
+                self.engine.async_state.prepared.push(prepared);
+            }
+        }
+    }
+
+    /// Ends what was made ready for receives that are over.
+    pub(crate) fn unprepare_ended(&mut self) {
+        let Self { lanes, engine, .. } = self;
+        let requests = &engine.requests;
+        engine.async_state.prepared.retain(|at| {
+            let runs = requests.get(at.receive).is_some_and(|request| !request.done);
+            if !runs {
+                lanes[at.lane as usize].iface.unprepare(at.memory);
+            }
+            runs
+        });
     }
 
     /// The shortest receive that a rendezvous may match.
@@ -255,10 +303,15 @@ impl Inner {
     }
 }
 
-impl crate::lanes::Lane {
+impl Lane {
     /// Whether signal handlers look at it.
     pub(crate) fn is_signal_safe(&self) -> bool {
         self.iface.attr().caps.contains(Caps::SIGNAL_SAFE)
+    }
+
+    /// Whether handlers read over it into memory that was prepared.
+    pub(crate) fn reads_into_prepared(&self) -> bool {
+        self.iface.attr().caps.contains(Caps::GET_PREPARED)
     }
 
     /// What an offered message of so many bytes takes one processor, as predicted; `None` if the lane
@@ -287,9 +340,14 @@ impl crate::engine::Engine {
     pub(crate) fn forget_ended(&mut self) {
         let requests = &self.requests;
         let open = |key: &Key| {
-            requests
-                .get(*key)
-                .is_some_and(|request| !request.done && matches!(request.body, Body::Receive(_)))
+            let request = requests.get(*key).filter(|request| !request.done);
+            request.is_some_and(|request| match &request.body {
+                // Nothing is left to handlers of one that is acknowledged.
+                Body::Receive(Receive { fetch, .. }) => {
+                    fetch.as_ref().is_none_or(|fetch| !fetch.acknowledged)
+                }
+                _ => false,
+            })
         };
         self.async_state.watched.retain(open);
     }

@@ -30,6 +30,8 @@ pub(crate) struct Lane {
     /// Whether it reaches other hosts: their messages ring no doorbell in memory, and a poll costs a
     /// system call.
     pub(crate) inter_node: bool,
+    /// Whether it has begun to read a message by itself.
+    pub(crate) has_read: bool,
     /// Which protocols messages take.
     pub(crate) choices: Choices,
     /// Longest message that goes in one call of the transport whatever its kind; none with -1.
@@ -95,7 +97,8 @@ impl Lane {
         });
         let at_once = ends.into_iter().min().unwrap_or(-1);
         let rest = Rest::default();
-        Self { iface, loopback, polled, choices, at_once, inter_node, rest }
+        let has_read = false;
+        Self { iface, loopback, polled, choices, at_once, inter_node, has_read, rest }
     }
 
     /// Chooses among protocols anew, for ranks that share processors or do not.

@@ -64,6 +64,8 @@ pub(crate) struct Fetch {
     pub(crate) in_flight: u64,
     /// The protocol by which it comes, once one has begun.
     pub(crate) receiver: Option<Receiver>,
+    /// A signal handler has acknowledged it; the next ordinary call completes it.
+    pub(crate) acknowledged: bool,
     pub(crate) measure: Measure,
 }
 
@@ -82,6 +84,7 @@ impl Fetch {
         rkey: None,
         in_flight: 0,
         receiver: None,
+        acknowledged: false,
         measure: Measure::NONE,
     };
 }
@@ -546,7 +549,8 @@ impl Fetch {
     /// Whether the receive ends since this peer has failed in this way.
     pub(crate) fn ends_with(&self, peer: PeerIndex, how: PeerFailure) -> bool {
         let ends = || self.receiver.as_ref().is_none_or(|receiver| receiver.ends_with(how));
-        self.peer == peer && self.in_flight == 0 && ends()
+        // One that is acknowledged is here whole.
+        self.peer == peer && self.in_flight == 0 && !self.acknowledged && ends()
     }
 
     /// The message cannot be read after all: another protocol is to bring it.

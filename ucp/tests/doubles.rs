@@ -160,5 +160,7 @@ impl<I: Iface> TagOffload for Altered<I> {
 }
 
 impl<I: Iface> SignalSafe for Altered<I> {
-    below! { progress_signal_safe }
+    below! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }

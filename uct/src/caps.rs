@@ -69,6 +69,8 @@ bitflags! {
         const LENT_ONLY = 1 << 28;
         /// `progress_signal_safe` works.
         const SIGNAL_SAFE = 1 << 30;
+        /// In a signal handler gets are those of [`SignalSafe::get_prepared`](crate::SignalSafe::get_prepared).
+        const GET_PREPARED = 1 << 33;
         /// A thread of the transport's rings the doorbell for what arrives: who waits for this transport
         /// alone sleeps on its event descriptor at less cost.
         const RUNG_BY_THREAD = 1 << 32;

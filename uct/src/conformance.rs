@@ -31,12 +31,14 @@ pub mod flow;
 pub mod harness;
 pub mod model;
 pub mod rma;
+pub mod signal_safe;
 pub mod tags;
 pub mod threads;
 pub mod wakeup;
 
 mod watchdog;
 
+pub use signal_safe::in_signal_safe_call;
 pub use watchdog::Watchdog;
 
 use std::any::Any;
@@ -297,6 +299,10 @@ macro_rules! conformance {
                 disconnected_and_connected_again, closed_peers_are_noticed, nothing_is_lost_by_leaving,
                 death_is_reported_once, death_ends_operations_in_flight,
                 death_of_a_full_peer, survivors_go_on,
+            }
+            signal_safe: {
+                messages_come_once_and_in_order, a_handler_answers, prepared_memory_is_read_into,
+                reads_complete_once,
             }
             tags: {
                 matched_by_tag_and_mask, matched_when_received_late, one_tag_keeps_its_order,

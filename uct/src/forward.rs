@@ -109,6 +109,11 @@ macro_rules! __lacking {
     (explain) => { Vec::new() };
     (tag_limits) => { $crate::OpLimits::default() };
     (progress_signal_safe) => { 0 };
+    (can_post_signal_safe) => { false };
+    (prepare) => { Err($crate::MemError::Unsupported("read by a signal handler into memory that was prepared")) };
+    (unprepare) => { () };
+    (rkey_unpack_signal_safe) => { None };
+    (get_prepared) => { $crate::__lacking! { post } };
     (am_short) => { $crate::__lacking! { post } };
     (am_bcopy) => { $crate::__lacking! { post } };
     (am_zcopy) => { $crate::__lacking! { post } };
@@ -186,4 +191,9 @@ macro_rules! __method {
     (desc_view $then:ident $to:tt) => { $crate::$then! { $to fn desc_view(&self, desc: $crate::Desc) -> Option<$crate::View<'_>> } };
     // SignalSafe
     (progress_signal_safe $then:ident $to:tt) => { $crate::$then! { $to fn progress_signal_safe(&mut self, sink: &mut dyn $crate::SignalSink, budget: u32) -> u32 } };
+    (can_post_signal_safe $then:ident $to:tt) => { $crate::$then! { $to fn can_post_signal_safe(&self, ep: $crate::EpId) -> bool } };
+    (prepare $then:ident $to:tt) => { $crate::$then! { $to fn prepare(&mut self, bytes: $crate::LocalSlice) -> Result<$crate::PreparedId, $crate::MemError> } };
+    (unprepare $then:ident $to:tt) => { $crate::$then! { $to fn unprepare(&mut self, prepared: $crate::PreparedId) } };
+    (rkey_unpack_signal_safe $then:ident $to:tt) => { $crate::$then! { $to fn rkey_unpack_signal_safe(&mut self, ep: $crate::EpId, packed: &[u8]) -> Option<$crate::RkeyId> } };
+    (get_prepared $then:ident $to:tt) => { $crate::$then! { $to fn get_prepared(&mut self, ep: $crate::EpId, prepared: $crate::PreparedId, to: $crate::LocalSlice, from: $crate::RemoteSlice, token: $crate::Token) -> Result<$crate::Posted, $crate::PostError> } };
 }

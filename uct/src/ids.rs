@@ -43,6 +43,10 @@ pub struct RemoteSlice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemHandle(pub Key);
 
+/// Memory that was prepared for gets of signal handlers; see [`SignalSafe::prepare`](crate::SignalSafe::prepare).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PreparedId(pub Key);
+
 /// An unpacked key of a peer's memory, valid on the interface that unpacked it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RkeyId(pub Key);

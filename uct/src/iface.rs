@@ -20,7 +20,7 @@
 //! | [`Wakeup`] | sleep until something arrives | `WAKEUP`, `EVENT_FD` |
 //! | [`KeptArrivals`] | arrivals that the receiver keeps | each arrival says so |
 //! | [`TagOffload`] | messages that the transport matches | `TAG_OFFLOAD` |
-//! | [`SignalSafe`] | progress in a signal handler | `SIGNAL_SAFE` |
+//! | [`SignalSafe`] | progress in a signal handler, and gets there | `SIGNAL_SAFE`, `GET_PREPARED` |
 //!
 //! A part that an interface lacks answers so, operations with [`PostError::Unsupported`]. No method has a
 //! default: [`lacks!`](crate::lacks!) and [`forward!`](crate::forward!) write those of a part that is

@@ -43,7 +43,7 @@ pub use atomic::{AtomicOp, AtomicWidth};
 pub use auth::{MAC_BYTES, Secret};
 pub use caps::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 pub use error::{OpenError, PeerFailure, PostError, Unreachable};
-pub use ids::{EpId, MemHandle, Posted, RemoteSlice, RkeyId, Source, Token};
+pub use ids::{EpId, MemHandle, Posted, PreparedId, RemoteSlice, RkeyId, Source, Token};
 pub use iface::Iface;
 pub use kept::KeptArrivals;
 pub use md::{MdAttr, MemError, MemoryDomain, WHOLE_PROCESS};

@@ -411,7 +411,9 @@ impl TagOffload for MultiRail {
 }
 
 impl SignalSafe for MultiRail {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }
 
 impl Drop for MultiRail {

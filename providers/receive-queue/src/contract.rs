@@ -316,5 +316,7 @@ impl TagOffload for QueueLane {
 }
 
 impl SignalSafe for QueueLane {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }

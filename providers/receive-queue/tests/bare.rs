@@ -328,5 +328,7 @@ impl<I: Iface> TagOffload for WithoutMessages<I> {
 }
 
 impl<I: Iface> SignalSafe for WithoutMessages<I> {
-    passed_mut! { progress_signal_safe }
+    passed! { can_post_signal_safe }
+
+    passed_mut! { progress_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared }
 }

@@ -139,4 +139,11 @@ impl TagOffload for ShmIface {
 
 impl SignalSafe for ShmIface {
     forward! { [this => this] progress_signal_safe }
+
+    // The processor reads, and asks for nothing before.
+    lacks! { prepare unprepare rkey_unpack_signal_safe get_prepared }
+
+    fn can_post_signal_safe(&self, ep: EpId) -> bool {
+        self.eps.get(ep.0 as usize).is_some_and(|ep| ep.lives())
+    }
 }

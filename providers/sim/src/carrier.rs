@@ -334,6 +334,11 @@ impl TagOffload for Carrier {
 }
 
 impl SignalSafe for Carrier {
+    forward! { [this => this.below] can_post_signal_safe }
+
+    // The card reads without either.
+    lacks! { prepare unprepare rkey_unpack_signal_safe get_prepared }
+
     fn progress_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
         let reported = self.complete(budget, |token, result| sink.offer_completion(token, result));
         reported + self.below.progress_signal_safe(sink, budget - reported)

@@ -151,7 +151,9 @@ impl TagOffload for TcpIface {
 }
 
 impl SignalSafe for TcpIface {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }
 
 impl TcpIface {

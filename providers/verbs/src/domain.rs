@@ -10,7 +10,9 @@
 //! - memory that is lent to the writes of peers is kept by its owner until `mem_release`;
 //! - memory that is only read, by peers (`mem_expose`) or by an operation, or that one operation writes, is lent until
 //!   `mem_release` or until the operation's completion is reported, and its registration ends just before that. Who
-//!   lends the same bytes meanwhile shares it ([`loans`]).
+//!   lends the same bytes meanwhile shares it ([`loans`]);
+//! - memory that is prepared for gets of signal handlers is named by those alone who prepared it, and by nothing once it
+//!   may be unmapped: nobody finds its registration by address, and peers have no key of it.
 //!
 //! The operations find the registrations of allocated and registered memory by address, so a program that registers its
 //! buffers once pays nothing per operation. Nothing is kept on suspicion that it may be used again, hence
@@ -23,10 +25,10 @@ use std::io;
 use std::sync::Arc;
 
 use bowline_base::buffer::RecvBuf;
-use bowline_base::slab::Key;
+use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
 use bowline_uct::runtime::{Held, KeyTable, MemoryTable, RegisteredMemory};
-use bowline_uct::{LocalSlice, MemError, MemHandle, RkeyId};
+use bowline_uct::{LocalSlice, MemError, MemHandle, PreparedId, RkeyId};
 
 use crate::addr::{KEY_BYTES, PackedKey};
 use crate::sys::{Access, Mr, Pd, Sge};
@@ -50,6 +52,15 @@ pub(crate) struct Pieces {
     pub(crate) lent: Vec<Key>,
 }
 
+/// Memory that is prepared for gets of signal handlers.
+#[derive(Debug)]
+struct Prepared {
+    start: u64,
+    len: usize,
+    /// Of empty memory there is none.
+    mr: Option<Mr>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Domain {
     pd: Arc<Pd>,
@@ -58,6 +69,8 @@ pub(crate) struct Domain {
     /// Handles of allocated and registered memory by the first address.
     by_start: BTreeMap<u64, MemHandle>,
     loans: Loans<Mr>,
+    /// Memory that is prepared for gets of signal handlers.
+    prepared: Slab<Prepared>,
     /// The devices' keys of peers' memory, by the number of the peer.
     pub(crate) opened: KeyTable<u32, u32>,
 }
@@ -70,6 +83,7 @@ impl Domain {
             table: MemoryTable::default(),
             by_start: BTreeMap::new(),
             loans: Loans::default(),
+            prepared: Slab::default(),
             opened: KeyTable::default(),
         }
     }
@@ -177,6 +191,58 @@ impl Domain {
             return Err(MemError::BadKey);
         }
         Ok(self.opened.insert(ep, key.start, key.len, key.rkey))
+    }
+
+    /// The same by an ordinary call: the space for keys of signal handlers stays.
+    pub(crate) fn open_and_reserve(
+        &mut self,
+        ep: u32,
+        uid: u64,
+        packed: &[u8],
+    ) -> Result<RkeyId, MemError> {
+        let opened = self.open(ep, uid, packed);
+        self.opened.reserve(self.prepared.len());
+        opened
+    }
+
+    /// Registers memory for the gets of signal handlers, and makes space for the key of one.
+    pub(crate) fn prepare(&mut self, bytes: LocalSlice) -> Result<PreparedId, MemError> {
+        let (start, len) = (bytes.as_ptr() as u64, bytes.len());
+        let mr = if len == 0 {
+            None
+        } else {
+            // SAFETY: the bytes are mapped now. Only requests of `prepared_piece` name the registration, for memory
+            // that the caller of `get_prepared` keeps, and leaves alone, until the completion of its get; the
+            // registration ends after that, by the rule of `unprepare`.
+            let mr = unsafe { Mr::new(&self.pd, bytes.as_ptr(), len, Access::Local) };
+            Some(mr.map_err(cannot_register)?)
+        };
+        let prepared = PreparedId(self.prepared.insert(Prepared { start, len, mr }));
+        self.opened.reserve(self.prepared.len());
+        Ok(prepared)
+    }
+
+    pub(crate) fn unprepare(&mut self, prepared: PreparedId) {
+        drop(self.prepared.remove(prepared.0));
+    }
+
+    /// Opens a key where that takes no memory.
+    pub(crate) fn open_signal_safe(&mut self, ep: u32, uid: u64, packed: &[u8]) -> Option<RkeyId> {
+        if self.opened.spare() == 0 {
+            return None;
+        }
+        self.open(ep, uid, packed).ok()
+    }
+
+    /// What a request says of memory that was prepared; `None` where not all of it was.
+    pub(crate) fn prepared_piece(&self, prepared: PreparedId, to: &LocalSlice) -> Option<Sge> {
+        let Prepared { start, len, mr } = self.prepared.get(prepared.0)?;
+        let addr = to.as_ptr() as u64;
+        let offset = usize::try_from(addr.checked_sub(*start)?).ok()?;
+        if offset > *len || to.len() > *len - offset {
+            return None;
+        }
+        Some(Sge { addr, length: u32::try_from(to.len()).ok()?, lkey: mr.as_ref()?.lkey() })
     }
 
     /// What requests say of `slices`, which stay lent until [`Domain::give_back`]; `write`: the

@@ -84,5 +84,7 @@ impl TagOffload for VerbsIface {
 }
 
 impl SignalSafe for VerbsIface {
-    by_mode! { progress_signal_safe }
+    by_mode! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }

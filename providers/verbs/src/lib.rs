@@ -40,6 +40,11 @@
 //! operations that the device lacks are loops of compare-and-swap (`rc::atomics`). No registration
 //! outlives the handles and the operations that keep its memory mapped (`domain`).
 //!
+//! # Signal handlers
+//!
+//! In `rc`, progress in a signal handler takes messages, reads into memory that an ordinary call has prepared, and
+//! reports the end of such reads (`rc::signal_safe`).
+//!
 //! # An interface to itself
 //!
 //! In `rc`, `connect` takes the interface's own address: two queue pairs of it are connected to each

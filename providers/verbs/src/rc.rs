@@ -37,9 +37,11 @@ mod peer;
 mod post;
 mod progress;
 mod rma;
+mod signal_safe;
 
 use atomics::Emulated;
 use peer::{pair_number, under_way};
+use signal_safe::Left;
 
 bowline_base::counters! {
     /// What a reliable interface counts.
@@ -121,6 +123,9 @@ pub struct Reliable {
     most_under_way: usize,
     /// Connections that broke while completions were read.
     broken: Vec<(u32, PeerFailure)>,
+    /// A request that the device refused, with the error, until somebody may write a line about it.
+    refused: Option<(u32, i32)>,
+    left: Left,
     idle_rounds: u32,
     /// When silent peers are to be looked for.
     next_check: Instant,
@@ -182,11 +187,13 @@ impl RcIface {
             last_pair: None,
             completions: vec![Wc::default(); BATCH].into_boxed_slice(),
             arrived: VecDeque::with_capacity(receives as usize),
-            unclaimed: Vec::new(),
+            unclaimed: Vec::with_capacity(receives as usize),
             emulated: Slab::default(),
             under_way: 0,
             most_under_way: sends as usize,
             broken: Vec::new(),
+            refused: None,
+            left: Left::new(),
             idle_rounds: 0,
             next_check: Instant::now() + options.peer_timeout / POLLS,
             results,
@@ -237,7 +244,10 @@ fn attributes(
         | Caps::INTER_NODE
         | Caps::RMA_REGISTERED
         | Caps::EXPOSE
-        | Caps::LEND;
+        | Caps::LEND
+        | Caps::CARRIES
+        | Caps::SIGNAL_SAFE
+        | Caps::GET_PREPARED;
     let mut atomics = AtomicOps::empty();
     if context.attributes.atomic_cap != ffi::ATOMIC_NONE && context.reads > 0 {
         atomics = AtomicOps::all();

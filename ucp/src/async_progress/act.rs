@@ -119,13 +119,20 @@ impl Inner {
         settled && self.end_signal_safe(key)
     }
 
-    /// Acknowledges a message that is here, if that can be done now. Whether it was.
+    /// Acknowledges a message that is here, if that can be done now, and ends its receive, if that holds no key that has
+    /// to be closed. Whether it was ended.
     pub(crate) fn end_signal_safe(&mut self, key: Key) -> bool {
-        let can = self.can_end_signal_safe(key);
-        if can {
-            self.fetched(key);
+        if !self.can_end_signal_safe(key) {
+            return false;
         }
-        can
+        let fetch = receive_of(&mut self.engine.requests, key);
+        if fetch.is_some_and(|(_, fetch)| fetch.rkey.is_some()) {
+            self.acknowledge_signal_safe(key);
+            self.engine.async_state.progressed = true;
+            return false;
+        }
+        self.fetched(key);
+        true
     }
 
     /// Whether the end of a message needs no memory and frees none.
@@ -135,12 +142,13 @@ impl Inner {
         let Some(request) = self.engine.requests.get(key) else { return false };
         let detached = request.detached;
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
-        let lent = fetch.receiver.as_ref().and_then(|receiver| receiver.lent());
-        let own_key = fetch.rkey.is_some() || lent.is_some();
+        let lent = fetch.receiver.as_ref().is_some_and(|receiver| receiver.lent().is_some());
         let peer = &self.engine.peers[fetch.peer as usize];
+        let lane = &self.lanes[peer.lane as usize];
         let ready = peer.state == PeerState::Ready
             && peer.can_queue_control()
-            && self.lanes[peer.lane as usize].is_signal_safe();
-        has_space && !detached && !own_key && ready && self.engine.actions.has_capacity(RESERVE / 4)
+            && lane.is_signal_safe()
+            && lane.iface.can_post_signal_safe(peer.ep);
+        has_space && !detached && !lent && ready && self.engine.actions.has_capacity(RESERVE / 4)
     }
 }

@@ -89,6 +89,9 @@ impl Inner {
     /// Takes back the memory of what has ended: the buffers of requests are their users' when the call
     /// returns.
     pub(crate) fn withdraw_all(&mut self) {
+        if !self.engine.async_state.prepared.is_empty() {
+            self.unprepare_ended();
+        }
         for _ in 0..self.engine.actions.len() {
             match self.engine.actions.pop() {
                 Some(Action::Withdraw { lane, memory }) => self.withdraw(lane, memory),

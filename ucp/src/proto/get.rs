@@ -136,7 +136,16 @@ impl Inner {
             return self.refuse(key, OpError::BadRemote);
         };
         let (from, length) = (RemoteSlice { address, rkey }, length as u64);
-        match lane.get_zcopy(peer.ep, &to[..count], from, token(key)) {
+        let prepared = self.engine.async_state.prepared_for(key, peer.lane);
+        let mut posted = Err(PostError::NoResource);
+        if let (Some(memory), [all]) = (prepared, &to[..count]) {
+            posted = lane.get_prepared(peer.ep, memory, *all, from, token(key));
+        }
+        if posted == Err(PostError::NoResource) {
+            // Without a connection only this asks for one.
+            posted = lane.get_zcopy(peer.ep, &to[..count], from, token(key));
+        }
+        match posted {
             Ok(Posted::Done) => {
                 fetch.done += length;
                 let complete = fetch.done >= fetch.wanted;
@@ -151,6 +160,7 @@ impl Inner {
             }
             Ok(Posted::InFlight) => {
                 fetch.in_flight = length;
+                self.lanes[peer.lane as usize].has_read = true;
             }
             Err(PostError::NoResource) => self.engine.actions.push(Action::Run(key)),
             Err(PostError::BadRemote) => self.refuse(key, OpError::BadRemote),
@@ -164,7 +174,8 @@ impl Inner {
         }
     }
 
-    /// Reads the next part of a message by the key of its sender's whole memory.
+    /// Reads the next part of a message by its key, into memory that is ready for that, or by the key of its sender's whole
+    /// memory.
     fn read_signal_safe(&mut self, key: Key, copied: &mut bool) -> bool {
         let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
         let peer = &self.engine.peers[fetch.peer as usize];
@@ -177,8 +188,15 @@ impl Inner {
         let length = (fetch.wanted - fetch.done).min(limit);
         let to = loan::of_recv(buffer, fetch.done as usize, length as usize);
         let address = fetch.rts.address.checked_add(fetch.done);
-        let (Some(address), Some(rkey)) = (address, peer.reach) else { return false };
-        match lane.get_zcopy(peer.ep, to.as_slice(), RemoteSlice { address, rkey }, token(key)) {
+        let rkey = if fetch.rts.rkey.is_none() { peer.reach } else { fetch.rkey };
+        let (Some(address), Some(rkey), Some(to)) = (address, rkey, to) else { return false };
+        let from = RemoteSlice { address, rkey };
+        let posted = match self.engine.async_state.prepared_for(key, peer.lane) {
+            Some(memory) => lane.get_prepared(peer.ep, memory, to, from, token(key)),
+            None if lane.attr().caps.contains(Caps::GET_PREPARED) => return false,
+            None => lane.get_zcopy(peer.ep, &[to], from, token(key)),
+        };
+        match posted {
             Ok(Posted::Done) => {
                 fetch.done += length;
                 fetch.done >= fetch.wanted && self.end_signal_safe(key)

@@ -38,6 +38,9 @@ impl Inner {
         }
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
         let (index, chosen) = (fetch.peer, fetch.receiver.as_ref().map(|r| r.protocol()));
+        if fetch.acknowledged {
+            return self.fetched(key);
+        }
         if self.engine.peers[index as usize].end.as_ref().is_some_and(|end| end.is_forced()) {
             return self.abandon_fetch(key, OpError::Cancelled);
         }
@@ -91,9 +94,7 @@ impl Inner {
             return false;
         }
         let Some((buffer, fetch)) = receive_of(&mut self.engine.requests, key) else { return true };
-        // A key that has to be opened, or a peer that was never read from, is for an ordinary call.
-        let by_reach = fetch.rkey.is_none() && fetch.rts.rkey.is_none();
-        if buffer.shape() != MemoryLayout::Whole || !fetch.rts.is_readable() || !by_reach {
+        if buffer.shape() != MemoryLayout::Whole || !fetch.rts.is_readable() || fetch.acknowledged {
             return false;
         }
         let scheme = self.engine.options.rndv_scheme;
@@ -103,11 +104,23 @@ impl Inner {
         let chosen = fetch.receiver.as_ref().map(|receiver| receiver.protocol());
         let complete = fetch.done >= fetch.wanted;
         let peer = &self.engine.peers[fetch.peer as usize];
-        let known = peer.reach.is_some() && peer.reach_proven && peer.state == PeerState::Ready;
         if complete {
             return self.end_signal_safe(key);
         }
-        if !known || !self.lanes[peer.lane as usize].is_signal_safe() {
+        let (index, at) = (fetch.peer, peer.lane);
+        if peer.state != PeerState::Ready || !self.lanes[at as usize].is_signal_safe() {
+            return false;
+        }
+        // By the key of the message where the lane has made the buffer ready; else by that of its sender's whole memory,
+        // which an ordinary call has read from. What else there is to open is for such a call.
+        let by_reach = fetch.rkey.is_none() && fetch.rts.rkey.is_none();
+        let can = if by_reach {
+            peer.reach.is_some() && peer.reach_proven
+        } else {
+            self.engine.async_state.prepared_for(key, at).is_some()
+                && self.open_signal_safe(key, index)
+        };
+        if !can {
             return false;
         }
         if let Some(protocol) = chosen {
@@ -124,14 +137,40 @@ impl Inner {
         false
     }
 
+    /// Opens the key of a message, by signal-safe progress. Whether it is open.
+    fn open_signal_safe(&mut self, key: Key, peer: PeerIndex) -> bool {
+        let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
+        let peer = &self.engine.peers[peer as usize];
+        if fetch.rkey.is_none() {
+            let lane = &mut self.lanes[peer.lane as usize].iface;
+            fetch.rkey = lane.rkey_unpack_signal_safe(peer.ep, fetch.rts.rkey.bytes());
+        }
+        fetch.rkey.is_some()
+    }
+
     /// A message is here whole: the sender has its buffer back.
     pub(crate) fn fetched(&mut self, key: Key) {
-        self.note_fetched(key);
+        let fetch = receive_of(&mut self.engine.requests, key);
+        let acknowledged = fetch.is_some_and(|(_, fetch)| fetch.acknowledged);
+        if !acknowledged {
+            self.note_fetched(key);
+        }
         if let Some((peer, request)) = self.end_fetch(key) {
             self.engine.counters.fetched += 1;
-            self.control(peer, wire::ACK, [request, 0], &[]);
+            if !acknowledged {
+                self.control(peer, wire::ACK, [request, 0], &[]);
+            }
             self.engine.complete_receive(key);
         }
+    }
+
+    /// The part of that which its sender waits for, by signal-safe progress.
+    pub(crate) fn acknowledge_signal_safe(&mut self, key: Key) {
+        let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
+        fetch.acknowledged = true;
+        let (peer, request) = (fetch.peer, fetch.rts.request);
+        self.note_fetched(key);
+        self.control(peer, wire::ACK, [request, 0], &[]);
     }
 
     /// The message cannot be read from where its sender says that it is: it fails on both sides.
@@ -148,6 +187,10 @@ impl Inner {
     #[cold]
     pub(crate) fn abandon_fetch(&mut self, key: Key, error: OpError) {
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
+        if fetch.acknowledged {
+            // It has come.
+            return self.fetched(key);
+        }
         let receiver = fetch.receiver.as_mut();
         if fetch.in_flight == 0 && receiver.is_none_or(|receiver| receiver.abort(error)) {
             let _ = self.end_fetch(key);

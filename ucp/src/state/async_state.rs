@@ -3,6 +3,8 @@
 
 use bowline_base::slab::Key;
 
+use bowline_uct::PreparedId;
+
 use crate::request::{Fetch, Receiver};
 use crate::wire::{self, CoopRequest};
 
@@ -12,11 +14,21 @@ pub(crate) const READY: usize = 32;
 /// Space for boxes that come back; and actions and other notes that a handler may add.
 pub(crate) const RESERVE: usize = 128;
 
+/// The buffer of a watched receive, into which handlers may read over a lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PreparedBuffer {
+    pub(crate) receive: Key,
+    pub(crate) lane: u32,
+    pub(crate) memory: PreparedId,
+}
+
 /// What is kept ready for signal handlers, and which receives they are for.
 pub(crate) struct AsyncState {
     /// The shortest receive that is watched; none by default.
     pub(crate) from: usize,
     pub(crate) watched: Vec<Key>,
+    /// Of watched receives, until ordinary calls find that they have ended.
+    pub(crate) prepared: Vec<PreparedBuffer>,
     #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
     pub(crate) fetches: Vec<Box<Fetch>>,
     /// States of protocols that have ended, which handlers do not free.
@@ -42,6 +54,7 @@ impl AsyncState {
     pub(crate) const NONE: Self = Self {
         from: usize::MAX,
         watched: Vec::new(),
+        prepared: Vec::new(),
         fetches: Vec::new(),
         retired: Vec::new(),
         payloads: Vec::new(),
@@ -53,6 +66,12 @@ impl AsyncState {
         thread: false,
         called: false,
     };
+
+    /// The memory by which handlers read into the buffer of a receive over a lane.
+    pub(crate) fn prepared_for(&self, receive: Key, lane: u32) -> Option<PreparedId> {
+        let found = self.prepared.iter().find(|at| at.receive == receive && at.lane == lane);
+        found.map(|at| at.memory)
+    }
 
     /// A box for a message that is read, one that is kept ready if there is one.
     pub(crate) fn boxed(&mut self, fetch: Fetch) -> Box<Fetch> {

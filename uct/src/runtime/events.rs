@@ -7,6 +7,7 @@ use bowline_base::slab::{Key, Slab};
 
 use crate::error::PeerFailure;
 use crate::ids::{EpId, Posted, Source, Token};
+use crate::signal_sink::SignalSink;
 use crate::sink::Sink;
 
 /// What a sink is to hear.
@@ -51,6 +52,11 @@ impl EventQueue {
     /// Makes space, so that `events` more need no allocation.
     pub fn reserve(&mut self, events: usize) {
         self.events.reserve(events);
+    }
+
+    /// How many more events need no allocation.
+    pub fn spare(&self) -> usize {
+        self.events.capacity() - self.events.len()
     }
 
     /// Whether nothing is to be reported.
@@ -146,6 +152,23 @@ impl EventQueue {
         self.events.pop_front()
     }
 
+    /// Offers the completions in front of the first failure, `budget` of which are taken at most; returns how many. By
+    /// the rule of [`SignalSafe`](crate::SignalSafe).
+    pub fn offer(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
+        let (mut at, mut taken) = (0, 0);
+        while taken < budget
+            && let Some(&Event::Completed(token, result)) = self.events.get(at)
+        {
+            if sink.offer_completion(token, result) {
+                self.events.remove(at);
+                taken += 1;
+            } else {
+                at += 1;
+            }
+        }
+        taken
+    }
+
     /// Reports at most `budget` events. Returns how many.
     pub fn report(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut reported = 0;
@@ -198,6 +221,46 @@ mod tests {
         let failed = Event::Failed(Some(Source(2)), Some(EpId(3)), PeerFailure::Died);
         let last = Event::Completed(Token(4), Err(PeerFailure::Died));
         assert_eq!(heard.0, [Event::Completed(Token(1), Ok(7)), failed, last]);
+    }
+
+    /// Takes completions with odd tokens.
+    #[derive(Default)]
+    struct Odd(Vec<u64>);
+
+    impl SignalSink for Odd {
+        fn offer(&mut self, _: &Arrival<'_>) -> bool {
+            unreachable!("a queue of events has no messages")
+        }
+        fn offer_completion(&mut self, token: Token, _: Result<u64, PeerFailure>) -> bool {
+            let odd = token.0 % 2 == 1;
+            if odd {
+                self.0.push(token.0);
+            }
+            odd
+        }
+    }
+
+    #[test]
+    fn completions_before_a_failure_are_offered_and_others_keep_their_order() {
+        let mut queue = EventQueue::with_capacity(8);
+        let spare = queue.spare();
+        assert!(spare >= 8);
+        for token in [1, 2, 3, 4, 5] {
+            queue.complete(Token(token), Ok(0));
+        }
+        queue.fail(None, Some(EpId(1)), PeerFailure::Died);
+        queue.complete(Token(7), Ok(0));
+        assert_eq!(queue.spare(), spare - 7);
+        let mut sink = Odd::default();
+        assert_eq!((queue.offer(&mut sink, 2), queue.offer(&mut sink, 9)), (2, 1));
+        assert_eq!(sink.0, [1, 3, 5]);
+        let left = [
+            Event::Completed(Token(2), Ok(0)),
+            Event::Completed(Token(4), Ok(0)),
+            Event::Failed(None, Some(EpId(1)), PeerFailure::Died),
+            Event::Completed(Token(7), Ok(0)),
+        ];
+        assert_eq!(std::array::from_fn(|_| queue.pop()), left.map(Some));
     }
 
     #[test]

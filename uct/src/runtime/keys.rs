@@ -54,6 +54,16 @@ impl<O: PartialEq, K> KeyTable<O, K> {
         RkeyId(self.0.insert(OpenKey { owner, start, len, key }))
     }
 
+    /// Makes space, so that `keys` more need no allocation.
+    pub fn reserve(&mut self, keys: usize) {
+        self.0.reserve(keys);
+    }
+
+    /// How many more keys need no allocation.
+    pub fn spare(&self) -> usize {
+        self.0.spare()
+    }
+
     /// Closes a key.
     pub fn remove(&mut self, rkey: RkeyId) -> Option<K> {
         self.0.remove(rkey.0).map(|open| open.key)

@@ -603,5 +603,7 @@ impl<const FAULT: Fault> TagOffload for HubIface<FAULT> {
 }
 
 impl<const FAULT: Fault> SignalSafe for HubIface<FAULT> {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }

@@ -103,6 +103,13 @@ pub(super) const USUAL: &[Entry] = &[
         environment: OVER_VERBS,
         what: What::Tests { names: &["processes"], arguments: &["kill::killed_"] },
     },
+    // Reads that begin and end while their ranks compute.
+    Entry {
+        package: "bowline-tests",
+        features: &["--features", "bowline-tests/verbs"],
+        environment: &[],
+        what: What::Tests { names: &["progress"], arguments: &["devices::"] },
+    },
     // Messages of all kinds, collectives in the background, damage and deaths over MPI. The other MPI tests repeat
     // themselves for numbers of ranks, roots, layouts and algorithms, which nothing of the transport changes, and making
     // the connections anew for each takes minutes there: they run over tcp. All of them run with `--package bowline-mpi`.

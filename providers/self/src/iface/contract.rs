@@ -213,5 +213,7 @@ impl TagOffload for SelfIface {
 }
 
 impl SignalSafe for SelfIface {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }

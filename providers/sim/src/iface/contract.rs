@@ -305,7 +305,9 @@ impl TagOffload for SimIface {
 }
 
 impl SignalSafe for SimIface {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }
 
 impl SimIface {

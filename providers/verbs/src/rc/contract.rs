@@ -9,6 +9,15 @@ use bowline_uct::{
 use super::RcIface;
 use crate::addr::{Address, KEY_BYTES};
 
+impl RcIface {
+    /// The peer of an endpoint, whose keys are to be opened.
+    fn uid_of(&self, ep: EpId) -> Result<u64, MemError> {
+        let peer = self.peers.get(ep.0 as usize).filter(|peer| peer.open);
+        let peer = peer.ok_or(MemError::NoSuch)?;
+        peer.failed.map_or(Ok(peer.uid()), |how| Err(MemError::Peer(how)))
+    }
+}
+
 impl MemoryDomain for RcIface {
     lacks! { rkey_ptr puts_end_last }
 
@@ -27,13 +36,8 @@ impl MemoryDomain for RcIface {
     }
 
     fn rkey_unpack(&mut self, ep: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
-        let peer = self.peers.get(ep.0 as usize).filter(|peer| peer.open);
-        let peer = peer.ok_or(MemError::NoSuch)?;
-        if let Some(how) = peer.failed {
-            return Err(MemError::Peer(how));
-        }
-        let uid = peer.uid();
-        self.state.domain.open(ep.0, uid, packed)
+        let uid = self.uid_of(ep)?;
+        self.state.domain.open_and_reserve(ep.0, uid, packed)
     }
 
     fn rkey_release(&mut self, rkey: RkeyId) {
@@ -120,5 +124,12 @@ impl TagOffload for RcIface {
 }
 
 impl SignalSafe for RcIface {
-    lacks! { progress_signal_safe }
+    forward! { [this => this] progress_signal_safe can_post_signal_safe get_prepared }
+
+    forward! { [this => this.state.domain] prepare unprepare }
+
+    fn rkey_unpack_signal_safe(&mut self, ep: EpId, packed: &[u8]) -> Option<RkeyId> {
+        let uid = self.uid_of(ep).ok()?;
+        self.state.domain.open_signal_safe(ep.0, uid, packed)
+    }
 }

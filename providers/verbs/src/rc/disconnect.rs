@@ -18,6 +18,10 @@ impl RcIface {
     /// Breaks the connections that were found broken while completions were read.
     pub(super) fn mend(&mut self) {
         while !self.state.broken.is_empty() {
+            if let Some((peer, error)) = self.state.refused.take() {
+                let error = std::io::Error::from_raw_os_error(error);
+                tracing::warn!(peer, %error, "a request was refused");
+            }
             // The first one says what happened; those behind it were only swept along.
             let (number, how) = self.state.broken.remove(0);
             // What has arrived on it is taken in first: its pair's number is about to be nobody's.
@@ -99,8 +103,11 @@ impl RcIface {
         if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) {
             return PostError::NoResource;
         }
-        tracing::warn!(peer = number, %error, "a request was refused");
-        self.state.broken.push((number, PeerFailure::Unreachable));
+        // In a signal handler, too, so that the line is for `mend`, and there is space for one entry for each peer.
+        self.state.refused.get_or_insert((number, error.raw_os_error().unwrap_or(0)));
+        if !self.state.broken.iter().any(|(broken, _)| *broken == number) {
+            self.state.broken.push((number, PeerFailure::Unreachable));
+        }
         PostError::PeerFailed
     }
 }

@@ -128,7 +128,9 @@ impl Service for Reliable {
         iface.handle(event);
     }
 
-    fn met(&mut self, _: u32) {}
+    fn met(&mut self, number: u32) {
+        self.broken.reserve((number as usize + 1).saturating_sub(self.broken.len()));
+    }
 
     fn opened(_: &mut RcIface) {}
 

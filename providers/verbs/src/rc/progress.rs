@@ -23,6 +23,11 @@ const UNKNOWN_PEER: u32 = u32::MAX;
 /// Rounds without an event between reads of the clock.
 const IDLE_ROUNDS: u32 = 64;
 
+/// Whether it is that of a receive buffer: these are numbered below 2^17; requests have a generation, never 0, far above.
+pub(super) const fn is_arrival(completion: &Wc) -> bool {
+    completion.wr_id >> 48 == 0
+}
+
 impl RcIface {
     pub(super) fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         if self.control.pending() {
@@ -129,6 +134,9 @@ impl RcIface {
     /// Takes at most `most` completions in. No event of the control thread is handled meanwhile:
     /// one that ends a connection would forget its pair before the rest of the batch was taken in.
     fn poll(&mut self, most: usize) -> usize {
+        if !self.state.left.is_empty() {
+            self.take_left();
+        }
         // Not on the stack, where they would have to be cleared each time.
         let mut completions = std::mem::take(&mut self.state.completions);
         let count = self.cq.poll(&mut completions[..most]);
@@ -147,9 +155,8 @@ impl RcIface {
     }
 
     #[inline]
-    fn completed(&mut self, completion: &Wc) {
-        // Buffers are numbered below 2^17; requests have a generation, never 0, far above.
-        if completion.wr_id >> 48 == 0 {
+    pub(super) fn completed(&mut self, completion: &Wc) {
+        if is_arrival(completion) {
             self.received(completion);
         } else if completion.status == ffi::WC_SUCCESS {
             self.retire(completion.wr_id);
@@ -158,7 +165,7 @@ impl RcIface {
         }
     }
 
-    fn received(&mut self, completion: &Wc) {
+    pub(super) fn received(&mut self, completion: &Wc) {
         let buffer = completion.wr_id as u32;
         let len = completion.byte_len as usize;
         let arrived = Arrived { buffer, len, peer: UNKNOWN_PEER, pair: completion.qp_num };
@@ -200,7 +207,7 @@ impl RcIface {
 
     /// The request `id` is complete, and with it all before it.
     #[inline]
-    fn retire(&mut self, id: u64) {
+    pub(super) fn retire(&mut self, id: u64) {
         let last = id as u32;
         loop {
             let Some((number, link)) = self.link_of(id) else { return };
@@ -382,6 +389,7 @@ impl RcIface {
         !self.events.is_empty()
             || self.next_failure().is_some()
             || !self.state.broken.is_empty()
+            || !self.state.left.is_empty()
             || !self.state.unclaimed.is_empty()
             || (!self.state.arrived.is_empty() && self.receive.has_spare())
             || self.control.pending()

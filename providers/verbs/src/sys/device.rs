@@ -168,9 +168,8 @@ impl Mr {
     /// Registers `len` bytes at `start`.
     ///
     /// # Safety
-    /// Until the registration is dropped the bytes must stay mapped, and as long as a request or
-    /// a peer may use it they must be owned by the caller that registered them: not referenced as a
-    /// slice while the device may write them.
+    /// The bytes must be mapped. As long as a request or a peer may use the registration they must stay so, and be owned
+    /// by the caller that registered them: not referenced as a slice while the device may write them.
     pub(crate) unsafe fn new(
         pd: &Arc<Pd>,
         start: *mut u8,

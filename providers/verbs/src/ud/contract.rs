@@ -104,5 +104,7 @@ impl TagOffload for UdIface {
 }
 
 impl SignalSafe for UdIface {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }

@@ -247,5 +247,7 @@ impl TagOffload for LockedLane {
 }
 
 impl SignalSafe for LockedLane {
-    lacks! { progress_signal_safe }
+    lacks! {
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
 }

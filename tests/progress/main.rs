@@ -1,8 +1,10 @@
 //! The progress modes: messages move while their receiver computes, nothing is damaged by polls at
 //! every possible place, and a poll allocates nothing: this program's allocator ends it otherwise.
 
-#[path = "layers/common.rs"]
+#[path = "../layers/common.rs"]
 mod common;
+#[cfg(feature = "verbs")]
+mod devices;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

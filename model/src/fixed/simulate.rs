@@ -411,6 +411,7 @@ mod tests {
         scalar: 0.6,
         function: 0.3,
         switch: 0.0,
+        interference: 0.0,
         mark: 0.0,
         slot: 0.0,
         spill: 0.0,

@@ -88,7 +88,8 @@ enum Kind {
 }
 
 /// Costs that no simulated network has: of ranks that share a processor or memory, and of ranks that come late.
-const NOT_OF_NETWORKS: [&str; 6] = ["receive_byte", "switch", "mark", "slot", "spill", "skew"];
+const NOT_OF_NETWORKS: [&str; 7] =
+    ["receive_byte", "switch", "interference", "mark", "slot", "spill", "skew"];
 
 impl FromStr for Words {
     type Err = String;
@@ -241,6 +242,7 @@ impl MachineOptions {
             scalar: reduce,
             function: reduce,
             switch: 0.0,
+            interference: 0.0,
             mark: 0.0,
             slot: 0.0,
             spill: 0.0,

@@ -165,13 +165,13 @@ fn devices_have_costs_of_their_own() {
     };
     let shown = of();
     assert_eq!((&shown["source"], &shown["chosen_by"]), (&"assumed".into(), &"costs".into()));
-    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 16, "{shown}");
+    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 17, "{shown}");
     let fitted = "rdma,pipelining=7000,required=41000,byte=2";
     let costs = bowline::model_file::text([(&*bowline::costs::site(), "verbs", fitted.into())]);
     std::fs::write(bowline::model_file::costs_file(&file), costs).unwrap();
     let shown = of();
     assert_eq!(shown["source"], "fitted");
-    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 13, "{shown}");
+    assert_eq!(shown["assumed"][0]["parameters"].as_array().unwrap().len(), 14, "{shown}");
     assert!(shown["costs"].as_str().unwrap().contains("required=41000"), "{shown}");
 }
 

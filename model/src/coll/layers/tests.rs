@@ -233,9 +233,11 @@ fn pieces_of_a_chain_take_less_time_than_layers_one_by_one() {
     let time = |ran: Result<Time, _>| ran.expect("a plan that ends").nanoseconds;
     let bytes = 4 << 20;
     let (nodes, each) = (8, 8);
-    let leaders = Simulator::new(Costs::TCP);
+    // A byte takes so long between nodes that both layers have something to do.
+    let between = Costs { required: 3000.0, receive: 3000.0, byte: 0.6, ..Costs::TCP };
+    let leaders = Simulator::new(between);
     let on = leaders.with_nodes(each, Costs::SHARED_MEMORY);
-    let inside = Simulator::new(Costs::TCP).with_nodes(each, Costs::SHARED_MEMORY);
+    let inside = Simulator::new(between).with_nodes(each, Costs::SHARED_MEMORY);
     let call = |ranks| FixedCall::doubles(ranks, bytes);
     for tree in WITHIN {
         let how = Layered { within: tree, among: Bcast::Chain };

@@ -34,6 +34,9 @@ pub struct Costs {
     pub function: f64,
     /// What it takes to give a processor to another rank.
     pub switch: f64,
+    /// Where ranks share processors, how much of the shorter of two times does not overlap the longer: of what the busiest
+    /// rank does, and of what all ranks of its processor do. Between 0, if they overlap wholly, and 1.
+    pub interference: f64,
     /// What a mark in memory that ranks share takes, where it is written or waited for; 0 where they share none.
     pub mark: f64,
     /// What a byte takes on its way into such memory or out of it.
@@ -128,6 +131,7 @@ impl Costs {
         scalar: 0.75,
         function: 0.4,
         switch: 1600.0,
+        interference: 0.0,
         mark: 60.0,
         slot: 0.03,
         spill: 0.115,
@@ -139,16 +143,17 @@ impl Costs {
     pub const TCP: Self = Self {
         pipelining: 20_000.0,
         rendezvous: 40_000.0,
-        required: 3000.0,
-        receive: 3000.0,
-        byte: 0.6,
-        receive_byte: 0.6,
+        required: 4500.0,
+        receive: 4500.0,
+        byte: 0.3,
+        receive_byte: 0.1,
         copy: 0.1,
         reduce: 0.15,
         pairs: 0.3,
         scalar: 0.7,
         function: 0.35,
-        switch: 5000.0,
+        switch: 8000.0,
+        interference: 0.6,
         mark: 0.0,
         slot: 0.0,
         spill: 0.0,
@@ -166,6 +171,7 @@ impl Costs {
         receive: 380.0,
         byte: 0.23,
         receive_byte: 0.0,
+        interference: 0.0,
         ..Self::TCP
     };
 
@@ -187,7 +193,7 @@ impl Costs {
     pub const EAGER_MOST: f64 = 1_048_576.0;
 
     /// The names of the parameters, in order.
-    pub const NAMES: [&str; 16] = [
+    pub const NAMES: [&str; 17] = [
         "pipelining",
         "rendezvous",
         "required",
@@ -200,6 +206,7 @@ impl Costs {
         "scalar",
         "function",
         "switch",
+        "interference",
         "mark",
         "slot",
         "spill",
@@ -209,10 +216,11 @@ impl Costs {
     /// Those of operations on vectors, which `fit::operations` finds.
     pub const OPERATIONS: [&str; 5] = ["copy", "reduce", "pairs", "scalar", "function"];
 
-    pub(crate) const fn fields(&mut self) -> [&mut f64; 16] {
+    pub(crate) const fn fields(&mut self) -> [&mut f64; 17] {
         let Self { pipelining, rendezvous, required, receive, byte, copy, reduce, switch, .. } =
             self;
-        let Self { receive_byte, pairs, scalar, function, mark, slot, spill, skew, .. } = self;
+        let Self { receive_byte, pairs, scalar, function, .. } = self;
+        let Self { interference, mark, slot, spill, skew, .. } = self;
         [
             pipelining,
             rendezvous,
@@ -226,6 +234,7 @@ impl Costs {
             scalar,
             function,
             switch,
+            interference,
             mark,
             slot,
             spill,
@@ -357,7 +366,7 @@ mod tests {
             (costs.message(1000.0), costs.message(1500.0)),
             ((300.0, 110.0), (300.0, 1110.0))
         );
-        assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 9000.0));
+        assert_eq!(Costs::TCP.message(10_000.0), (20_000.0, 7500.0));
         // Beyond a length a message waits for its receiver's answer.
         assert_eq!(Costs::TCP.message(1_048_576.0).0, 20_000.0);
         assert_eq!(Costs::TCP.message(1_048_577.0).0, 60_000.0);

@@ -174,6 +174,8 @@ impl Load {
             + self.all_moved * costs.slot
             + self.spilled * costs.spill;
         let processors = f64::from(crew.ranks) / crew.share;
-        algorithm + busy.max(all / processors) + self.switches * crew.share * costs.switch
+        let all = all / processors;
+        let work = busy.max(all) + busy.min(all) * costs.interference;
+        algorithm + work + self.switches * crew.share * costs.switch
     }
 }

@@ -26,6 +26,7 @@ const COSTS: Costs = Costs {
     scalar: 0.2,
     function: 0.2,
     switch: 0.0,
+    interference: 0.0,
     mark: 0.0,
     slot: 0.0,
     spill: 0.0,

@@ -73,15 +73,32 @@ fn multiplied(form: &AllreduceForm) -> Option<usize> {
 fn bytes_keep_both_ends_busy_where_ranks_share_processors() {
     let time = |crew: Crew, costs: &Costs, how| bcast(crew.ranks, how, 1 << 20).time(crew, costs);
     let shared = Crew { ranks: 8, share: 4.0 };
-    let of_sender = Costs { byte: 1.2, receive_byte: 0.0, ..Costs::TCP };
-    let free = Costs { receive_byte: 0.0, ..Costs::TCP };
+    let both = Costs { byte: 0.6, receive_byte: 0.6, interference: 0.0, ..Costs::TCP };
+    let of_sender = Costs { byte: 1.2, receive_byte: 0.0, ..both };
+    let free = Costs { receive_byte: 0.0, ..both };
     let tree = |crew, costs| time(crew, costs, Bcast::Binomial);
-    assert_eq!(tree(alone(8), &Costs::TCP), tree(alone(8), &free));
-    assert!(tree(shared, &Costs::TCP) > 1.5 * tree(shared, &free));
+    assert_eq!(tree(alone(8), &both), tree(alone(8), &free));
+    assert!(tree(shared, &both) > 1.5 * tree(shared, &free));
     assert!(
         time(shared, &of_sender, Bcast::Flat) > 1.5 * time(shared, &of_sender, Bcast::Binomial)
     );
-    assert!(time(shared, &Costs::TCP, Bcast::Flat) < time(shared, &Costs::TCP, Bcast::Binomial));
+    assert!(time(shared, &both, Bcast::Flat) < time(shared, &both, Bcast::Binomial));
+}
+
+/// What a rank does comes in part behind what others of its processor do, so that a root that does everything is dearer
+/// than ranks that do as much together.
+#[test]
+fn interference_counts_where_ranks_share_processors() {
+    let costs = |interference| Costs { interference, ..Costs::TCP };
+    for how in [Allreduce::ReduceBcast, Allreduce::Halving] {
+        let time = |crew: Crew, part| {
+            Load::time(&allreduce(crew.ranks, how, (1 << 20, 8)), crew, &costs(part))
+        };
+        let shared = Crew { ranks: 4, share: 2.0 };
+        assert_eq!(time(alone(4), 0.0), time(alone(4), 1.0));
+        let [none, half, whole] = [0.0, 0.5, 1.0].map(|part| time(shared, part));
+        assert!(none < half && half < whole && whole < 2.0 * none, "{none} {half} {whole}");
+    }
 }
 
 #[test]

@@ -123,7 +123,7 @@ pub trait MatchEngine: Send + Debug {
     fn add_unexpected(&mut self, source: u32, tag: u64, value: u64);
     /// Takes the first waiting message that fits.
     fn take_unexpected(&mut self, want: &Want) -> Option<u64>;
-    /// Looks for the first waiting message that fits.
+    /// Finds the first waiting message that fits.
     fn find_unexpected(&mut self, want: &Want) -> Option<u64>;
     /// Takes back the first waiting message from `source` with `tag` for whose value `which` says so.
     fn remove_unexpected(

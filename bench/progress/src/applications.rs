@@ -74,6 +74,7 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
                 "+0.2 % at most (4 processes), +0.9 % (32)",
                 "+8 % and more (4), +22 % (32)",
             ),
+            // Of figure 3.9 the text has no percentages.
             ("like CG, nonblocking", nonblocking, "as thread", "less"),
         ];
         for (name, program, pef, thread) in programs {

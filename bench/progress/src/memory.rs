@@ -61,6 +61,6 @@ pub(crate) fn tables(_: bool) -> Result<Vec<Table>> {
         ]);
     }
     table
-        .note("published: 128 KB and 320 MB for 32 processes; a thread's stack was resident there");
+        .note("published (figure 3.9c): 128 KB and 320 MB for 32 processes; a thread's stack was resident there");
     Ok(vec![table])
 }

@@ -117,8 +117,8 @@ fn sizes(lane: Lane) -> Result<Vec<usize>> {
 pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
     let mut table = Table::new(
         "overlap",
-        "total time in us with 1000 us of computation on both sides; published: pef and thread flat, \
-         none grows, in all four panels",
+        "total time in us with 1000 us of computation on both sides; published (figure 3.7): pef and thread \
+         flat, none grows, in all four panels",
         &[
             "lane",
             "first",

@@ -52,7 +52,7 @@ pub(crate) const MODES: [&str; 3] = ["none", "pef", "thread"];
 pub(crate) const CARD: CarrierOptions =
     CarrierOptions { latency: Duration::from_micros(5), bandwidth: 0.25e9 };
 
-/// Messages are offered from here on, as in the thesis.
+/// Messages are offered from here on, as in the thesis (chapter 3, its platform).
 const THRESHOLD: &str = "9180";
 
 #[derive(Debug, Default)]

@@ -96,7 +96,7 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Most runs before the clock is looked at.
+/// Most runs before the clock is read.
 const SETTLING: u32 = 20;
 
 /// Rounds of runs that are longer than patience: an engine that now and then tries something else

@@ -19,7 +19,7 @@ const LISTS: &str = "lists";
 /// In front of the name of an engine that is to have no list before its index.
 const PURE: &str = "pure-";
 
-/// One match: a receive is posted, its message arrives. The name is what callgrind looks for.
+/// One match: a receive is posted, its message arrives. The name is what callgrind searches for.
 #[inline(never)]
 fn measured_match(engine: &mut impl MatchEngine, want: &Want, tag: u64) {
     if black_box(engine.take_unexpected(want)).is_none() {
@@ -38,7 +38,7 @@ fn matches(engine: &mut impl MatchEngine, matches: u64) {
     assert_eq!(left, 0, "each message found its receive");
 }
 
-/// A receive. Apart from the message, since others come between: the names are what callgrind looks for.
+/// A receive. Apart from the message, since others come between: the names are what callgrind searches for.
 #[inline(never)]
 fn measured_match_post(engine: &mut impl MatchEngine, want: &Want) {
     if black_box(engine.take_unexpected(want)).is_none() {
@@ -85,7 +85,7 @@ fn deep_matches(engine: &mut impl MatchEngine, queued: u32, rounds: u64, settlin
     }
 }
 
-/// A round of all communicators. The name is what callgrind looks for.
+/// A round of all communicators. The name is what callgrind searches for.
 #[inline(never)]
 fn measured_caches(place: &mut impl Place, job: &Job) {
     black_box(play(place, job));

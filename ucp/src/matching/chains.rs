@@ -1,14 +1,17 @@
 //! Messages by a part of their key, in order of arrival: what a receive that fits several leaves
-//! looks through in place of them.
+//! searches in place of them.
 //!
 //! Most programs never have such receives among many messages. The first one of them lets all
 //! messages be chained up, from the oldest to the newest; chains by tag or by source are built
 //! when searches along that one have cost as much. Chains that exist are kept up. Those whose keys
 //! fall on the same place of the table share it.
+//!
+//! A chain is known by its oldest message, whose link names the newest one. So chains take eight bytes
+//! for each entry, and those by tag or source four to eight more for each message when they are built.
 
 use super::Want;
 use super::index::HashIndex;
-use super::pool::{END, EntryPool, Fifo, Item};
+use super::pool::{END, EntryPool, Item};
 
 /// The part of a message's key that chains go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +24,9 @@ pub(super) enum Part {
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
+    /// The next older message; for the oldest of a chain, the newest one.
     older: u32,
+    /// The next newer message, or [`END`].
     newer: u32,
 }
 
@@ -29,20 +34,22 @@ struct Link {
 #[derive(Debug)]
 pub(super) struct Chains {
     part: Part,
-    table: Vec<Fifo>,
+    /// The oldest message of each chain.
+    table: Vec<u32>,
+    /// By the entry's number.
     links: Vec<Link>,
     messages: usize,
 }
 
 impl Chains {
-    /// No chain, with room for `messages` messages.
-    pub(super) fn new(part: Part, messages: usize) -> Self {
+    /// No chain, for `messages` messages among `entries` entries.
+    pub(super) fn new(part: Part, messages: usize, entries: usize) -> Self {
         let chains = match part {
             Part::Nothing => 1,
             Part::Tag | Part::Source => messages.max(64).next_power_of_two(),
         };
-        let table = vec![Fifo::EMPTY; chains];
-        Self { part, table, links: Vec::new(), messages: 0 }
+        let links = vec![Link { older: END, newer: END }; entries];
+        Self { part, table: vec![END; chains], links, messages: 0 }
     }
 
     #[inline(always)]
@@ -63,14 +70,15 @@ impl Chains {
         if at >= self.links.len() {
             self.links.resize(at + 1, Link { older: END, newer: END });
         }
-        let chain = &mut self.table[place];
-        self.links[at] = Link { older: chain.tail, newer: END };
-        if chain.tail == END {
-            chain.head = index;
+        let oldest = self.table[place];
+        if oldest == END {
+            self.table[place] = index;
+            self.links[at] = Link { older: index, newer: END };
         } else {
-            self.links[chain.tail as usize].newer = index;
+            let newest = std::mem::replace(&mut self.links[oldest as usize].older, index);
+            self.links[newest as usize].newer = index;
+            self.links[at] = Link { older: newest, newer: END };
         }
-        chain.tail = index;
         self.messages += 1;
     }
 
@@ -79,23 +87,23 @@ impl Chains {
     pub(super) fn remove(&mut self, index: u32, item: &Item) {
         let place = self.place(item.source, item.tag);
         let Link { older, newer } = self.links[index as usize];
-        if older == END {
-            self.table[place].head = newer;
+        if self.table[place] == index {
+            self.table[place] = newer;
         } else {
             self.links[older as usize].newer = newer;
         }
-        if newer == END {
-            self.table[place].tail = older;
-        } else {
-            self.links[newer as usize].older = older;
+        // Of the newest one, it is the oldest that names the one before it.
+        let names_older = if newer == END { self.table[place] } else { newer };
+        if names_older != END {
+            self.links[names_older as usize].older = older;
         }
         self.messages -= 1;
     }
 
-    /// The oldest message that fits, and how many were looked at.
+    /// The oldest message that fits, and how many were compared.
     #[inline]
     pub(super) fn search(&self, pool: &EntryPool, want: &Want) -> (Option<u32>, u32) {
-        let (mut index, mut compared) = (self.table[self.place(want.source, want.tag)].head, 0);
+        let (mut index, mut compared) = (self.table[self.place(want.source, want.tag)], 0);
         while index != END {
             compared += 1;
             let item = pool.get(index);
@@ -118,8 +126,8 @@ impl Chains {
         self.part
     }
 
-    /// Bytes of the table. The links lie beside the entries.
+    /// Bytes of the table and of the links.
     pub(super) const fn bytes(&self) -> usize {
-        self.table.len() * size_of::<Fifo>()
+        self.table.len() * size_of::<u32>() + self.links.len() * size_of::<Link>()
     }
 }

@@ -31,12 +31,12 @@ use super::list::ListEngine;
 use super::pool::{EntryPool, Fifo};
 use super::{ItemId, MatchEngine, Want};
 
-/// Entries looked at in long searches for which an entry may be entered into the index. Entering it
+/// Entries compared in long searches for which an entry may be entered into the index. Entering it
 /// costs more, but a program that needs it once needs it again.
 const ENTER: u64 = 4;
 
-/// Entries looked at in long searches, for each that is posted, before an engine that would not be helped by its
-/// index asks again whether it would be: the question looks at every receive.
+/// Entries compared in long searches, for each that is posted, before an engine that would not be helped by its
+/// index asks again whether it would be: the question tests every receive.
 const AGAIN: u64 = 32;
 
 /// Entries at once that make a period one of long queues.
@@ -47,7 +47,7 @@ const LONGEST_TRUST: u32 = 1024;
 
 /// What a list can grow into.
 pub trait Grows: MatchEngine {
-    /// Entries that a list looks at in the time that this engine takes for a match.
+    /// Entries that a list compares in the time that this engine takes for a match.
     fn break_even(&self) -> u32;
     /// Whether it has a place of its own for a receive for `want`, or has to search for that as
     /// long as a list does.
@@ -91,16 +91,16 @@ pub struct Grown<B: Grows, C: Count = Off> {
     list: ListEngine<C>,
     /// Entries that came since costs were weighed.
     placed: u32,
-    /// A search that looks at more entries than this is a long one.
+    /// A search that compares more entries than this is a long one.
     break_even: u32,
     growth: Growth,
     /// Whether this period had long queues.
     many: bool,
     /// A signal handler has ended the period by taking the last entry.
     ended: bool,
-    /// Entries to be looked at in long searches before receives are asked again whether an index helps them.
+    /// Entries to be compared in long searches before receives are asked again whether an index helps them.
     again: u32,
-    /// Entries looked at in them since costs were weighed.
+    /// Entries compared in them since costs were weighed.
     long: u64,
     /// Long-queued periods until a list is tried, and how many that were the last time.
     trust: u32,
@@ -193,7 +193,7 @@ impl<B: Grows, C: Count> Grown<B, C> {
         self.growths as u64
     }
 
-    /// How many times it has looked at all receives and stayed a list.
+    /// How many times it has tested all receives and stayed a list.
     pub const fn refusals(&self) -> u64 {
         self.refusals as u64
     }

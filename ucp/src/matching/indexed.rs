@@ -21,11 +21,11 @@
 //! An index may have leaves for receives that name only the source or only the tag
 //! ([`Class`]); all others that fit several leaves are in the wild list.
 //!
-//! **Order.** Each entry has a sequence number, and every list is ordered by it. An arrival looks
-//! into its leaf and, as far as there are such receives, into the leaves of the other classes and
+//! **Order.** Each entry has a sequence number, and every list is ordered by it. An arrival searches
+//! its leaf and, as far as there are such receives, the leaves of the other classes and
 //! the wild list, and takes the oldest of what it finds. A receive that fits several leaves takes
 //! the oldest message that fits: where the index asks for it ([`Index::CHAINS`]), along [`Chains`]
-//! that are made when the first such receive looks for one; else by looking into every leaf, as
+//! that are made when the first such receive searches for one; else by searching every leaf, as
 //! published.
 //!
 //! `indexed/engine.rs` is what an engine does, `indexed/wild.rs` how entries of several leaves are
@@ -104,7 +104,7 @@ pub trait Index: Debug + Send {
     /// Whether leaves that are empty are released.
     const RELEASES: bool;
 
-    /// Entries that a list looks at in the time that this index takes for a match.
+    /// Entries that a list compares in the time that this index takes for a match.
     const BREAK_EVEN: u32;
 
     /// Which receives a receive for `want` is among.
@@ -177,7 +177,7 @@ pub struct Indexed<I: Index, C: Count = Off> {
     by_source: u32,
     /// The messages that wait, in each of these all of them.
     chains: Vec<Chains>,
-    /// Messages looked at by receives for which there is no chain.
+    /// Messages compared by receives for which there is no chain.
     long: u64,
     posted: usize,
     unexpected: usize,
@@ -359,7 +359,9 @@ impl<I: Index, C: Count> Indexed<I, C> {
         let leaf = self.leaf_for(source, tag);
         self.append(leaf, QueueKind::Unexpected, index);
         for chains in &mut self.chains {
+            let before = chains.bytes();
             chains.append(index, self.pool.get(index));
+            self.count.allocated(chains.bytes() - before);
         }
     }
 

@@ -90,7 +90,7 @@ impl<C: Count> ListEngine<C> {
         Some(value)
     }
 
-    /// [`MatchEngine::arrive`], and how many receives were looked at.
+    /// [`MatchEngine::arrive`], and how many receives were compared.
     #[inline(always)]
     pub(super) fn arrive_counting(&mut self, source: u32, tag: u64) -> (Option<u64>, u32) {
         let Self { pool, posted, count, .. } = self;
@@ -99,7 +99,7 @@ impl<C: Count> ListEngine<C> {
         (found.map(|found| Self::take(pool, posted, found)), compared)
     }
 
-    /// [`MatchEngine::take_unexpected`], and how many messages were looked at.
+    /// [`MatchEngine::take_unexpected`], and how many messages were compared.
     #[inline(always)]
     pub(super) fn take_counting(&mut self, want: &Want) -> (Option<u64>, u32) {
         let Self { pool, unexpected, count, .. } = self;
@@ -108,7 +108,7 @@ impl<C: Count> ListEngine<C> {
         (found.map(|found| Self::take(pool, unexpected, found)), compared)
     }
 
-    /// [`MatchEngine::find_unexpected`], and how many messages were looked at.
+    /// [`MatchEngine::find_unexpected`], and how many messages were compared.
     pub(super) fn find_counting(&mut self, want: &Want) -> (Option<u64>, u32) {
         let Self { pool, unexpected, count, .. } = self;
         let fits = |e: &Item| want.fits(e.source, e.tag);

@@ -264,7 +264,7 @@ impl EntryPool {
         Some(item.value)
     }
 
-    /// The first entry for which `fits` says so, and how many were looked at.
+    /// The first entry for which `fits` says so, and how many were compared.
     #[inline(always)]
     pub(super) fn search(
         &self,

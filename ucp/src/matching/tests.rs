@@ -400,7 +400,7 @@ fn wild_receives_do_not_grow_an_index() {
         }
     }
     assert_eq!(engine.growths(), 0);
-    // All receives are looked at again when 32 times as many were in long searches, of 25 at least.
+    // All receives are tested again when 32 times as many were compared in long searches, of 25 at least.
     let compared = 100 * 100 * 101 / 2;
     assert!((1..=compared / (32 * 25) + 1).contains(&engine.refusals()), "{}", engine.refusals());
 }
@@ -454,7 +454,7 @@ fn deep_searches_grow_an_index_and_short_queues_a_list() {
     assert_eq!(period(512), 5);
 }
 
-/// A receive that names only the tag finds its message without looking at all of them, once that
+/// A receive that names only the tag finds its message without comparing all of them, once that
 /// has been done for a while; and the other way round.
 #[test]
 fn wildcards_are_searched_by_what_they_name() {
@@ -480,6 +480,33 @@ fn wildcards_are_searched_by_what_they_name() {
         assert!(tag > 900 || compared < 100, "{compared} compared");
     }
     assert!(engine.is_empty());
+}
+
+/// Chains take eight bytes for each entry, those by tag or source four more for each place of their table, and nothing
+/// once the queue is empty.
+#[test]
+fn chains_take_what_they_say_and_give_it_back() {
+    let mut engine = Indexed::<HashIndex, Tally>::new(HashIndex::new());
+    let messages = 1000;
+    for k in 0..messages {
+        engine.add_unexpected(k, 7, k.into());
+    }
+    assert_eq!(engine.counted().bytes, 0);
+    assert_eq!(engine.find_unexpected(&want(None, Some(8))), None);
+    let links = 8 * u64::from(messages);
+    assert_eq!(engine.counted().bytes, links + 4);
+    for _ in 0..20 {
+        assert_eq!(engine.find_unexpected(&want(None, Some(8))), None);
+    }
+    assert_eq!(engine.counted().bytes, 2 * links + 4 + 4 * 1024);
+    engine.add_unexpected(0, 9, 5);
+    assert_eq!(engine.counted().bytes, 2 * (links + 8) + 4 + 4 * 1024);
+    assert_eq!(engine.take_unexpected(&want(None, Some(9))), Some(5));
+    for k in 0..messages {
+        assert_eq!(engine.take_unexpected(&want(None, Some(7))), Some(k.into()));
+    }
+    super::grown::Grows::emptied(&mut engine);
+    assert_eq!(engine.counted().bytes, 0);
 }
 
 /// Searches for the last of a full queue follow as many pointers as published (table 4.2).

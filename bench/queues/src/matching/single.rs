@@ -1,4 +1,4 @@
-//! One communicator and many: the microbenchmarks of sections 4.6.2, and shallow queues.
+//! One communicator and many: the microbenchmarks of section 4.6.2, and shallow queues.
 
 use anyhow::Result;
 use bowline_ucp::matching::{ArrayIndex, CubeIndex, EngineKind};
@@ -138,8 +138,8 @@ pub(crate) fn single(context: &Context) -> Result<Table> {
          more as in the thesis.",
     );
     table.note(
-        "forward is the honest limit: the first entry is the one that fits, and every structure is \
-         more than a list has to look at.",
+        "forward is the honest limit: the first entry is the one that fits, and every structure has \
+         more to read than a list.",
     );
     table.note(
         "any: so many of the senders are received from by MPI_ANY_SOURCE, with tags of their own. \
@@ -149,8 +149,8 @@ pub(crate) fn single(context: &Context) -> Result<Table> {
     let (array, cubes) = (bytes(ArrayIndex::new(RANKS), &job), bytes(CubeIndex::new(RANKS), &job));
     table.note(format!(
         "Bytes of structure during PRQ reverse, 10 pending, average over its operations: array \
-         {:.0}, four_d {:.0}, {:.1} times less (published: 4D always lowest, about twice less in the \
-         worst case).",
+         {:.0}, four_d {:.0}, {:.1} times less (published, figure 4.14: 4D always lowest, about twice less in \
+         the worst case).",
         array.0,
         cubes.0,
         array.0 / cubes.0

@@ -104,7 +104,7 @@ fn threshold(context: &Context) -> Result<Table> {
         })
         .to_vec();
     table.note(format!(
-        "four_d first beats the list at: {}. Published default: 26 ranks, whatever the order.",
+        "four_d first beats the list at: {}. Published default (formula 4.5): 26 ranks, whatever the order.",
         crossings.join(", ")
     ));
     table.note(format!(

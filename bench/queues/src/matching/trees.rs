@@ -43,7 +43,7 @@ fn job(pattern: u32, order: &str, ranks: u32, messages: u32) -> Job {
     job
 }
 
-/// Pattern 5: everything arrives, everything is looked for, everything is taken.
+/// Pattern 5: everything arrives, everything is probed, everything is taken.
 fn probe(engine: &mut impl MatchEngine, job: &Job) -> Done {
     let (arrivals, receives) = job.events.split_at(job.events.len() / 2);
     let want = |source, tag: u32| Want {
@@ -156,7 +156,7 @@ fn tree(context: &Context) -> Result<Table> {
          claims among messages; 5: probes.",
     );
     table.note(format!(
-        "Published: 4D faster in every cell; here the red-black tree is faster in {slower} of {}. \
+        "Published (table 4.6): 4D faster in every cell; here the red-black tree is faster in {slower} of {}. \
          The published times grow by operation with the number of ranks (1 us to 889 us), which \
          neither structure explains; the harness had a linear part. All of ours share one engine \
          and differ in the index alone.",

@@ -254,13 +254,13 @@ fn all_to_all(context: &Context) -> Result<Table> {
     table.note(format!(
         "SCMP takes less than mailboxes from {} processes on as measured; from {} on by formula 6.1 with these sizes, in which a \
          peer takes {each} bytes by SCMP, which has {own} without one, and {mailbox} by mailboxes. By formula 6.2 with nodes of \
-         {PER_NODE}: from {}. Published: 56 and 73, with mailboxes of other sizes.",
+         {PER_NODE}: from {}. Published, by the same formulas: 56 and 73, with mailboxes of other sizes.",
         even.map_or_else(|| "more".to_owned(), |size| size.to_string()),
         own.div_ceil(mailbox - each),
         own.div_ceil(mailbox) * PER_NODE as usize + 1,
     ));
     table.note(
-        "Published: smsg holds far more than msgq, and that more than the lock and SCMP, which are flat but for a \
+        "Published (chapter 6, its memory): smsg holds far more than msgq, and that more than the lock and SCMP, which are flat but for a \
          step where a pool of the matching engine is enlarged; by up to thousands of processes of 24 a node, whose \
          memory was counted with the whole MPI library.",
     );

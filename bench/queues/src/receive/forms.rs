@@ -8,13 +8,13 @@ use bowline_base::words::DirectWords;
 
 use super::locked;
 
-/// Slots of a half, as in all of the thesis's experiments.
+/// Slots of a half, as in all experiments of the thesis's chapter 6.
 pub(crate) const SLOTS: u32 = 1024;
 
 /// The ring of a pair.
 const SHAPE: RingShape = RingShape { slots: 1024, data: 1 << 18 };
 
-/// A header that nobody looks at.
+/// A header that nobody reads.
 const HEADER: [u64; 3] = [1, 2, 3];
 
 /// A form.

@@ -21,13 +21,13 @@ use super::many::{quantile, slope};
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
-/// Messages of each sender in a burst, as published.
+/// Messages of each sender in a burst, as published (figures 6.9 to 6.12).
 const MESSAGES: u64 = 8;
 
 /// Messages of each sender before, where those who send most get rings.
 const WARM: u64 = 48;
 
-/// Slots of a half, as published.
+/// Slots of a half, as in the experiments of chapter 6.
 const SLOTS: u32 = 1024;
 
 /// The queue to compare with, which no setting names.
@@ -259,7 +259,7 @@ fn lanes(context: &Context) -> Result<Table> {
     let slopes: Vec<f64> = curves.iter().map(|curve| slope(curve)).collect();
     let named = FORMS.iter().zip(&slopes).map(|((_, name), slope)| format!("{name} {slope:.1}"));
     table.note(format!(
-        "Slope of the 99th percentile, ns for each further sender: {}. Published: SCMP scales as the \
+        "Slope of the 99th percentile, ns for each further sender: {}. Published (figures 6.9 to 6.12): SCMP scales as the \
          mailboxes do, and is slower in absolute terms.",
         named.collect::<Vec<_>>().join(", ")
     ));

@@ -23,7 +23,7 @@ use crate::{Context, Named};
 /// Lines in front of the queues: the command, and what the other side has done.
 const HEAD: usize = 2 * LINE;
 
-/// Round trips of a sample, as published.
+/// Round trips of a sample, as published (chapter 6, its latencies).
 const BLOCK: u32 = 10;
 
 /// Messages of a sample of the rate.
@@ -353,10 +353,10 @@ fn latency(context: &Context) -> Result<Table> {
     table.chart = Some(chart);
     table.note(
         "ring: ns one way (half of a round trip; of a burst: for each message); others: their time \
-         as a multiple of it. Halves of 1024 slots, as published.",
+         as a multiple of it. Halves of 1024 slots, as in the experiments of chapter 6.",
     );
     table.note(
-        "Published over a network, where SCMP's reservation is a round trip of its own and its \
+        "Published over a network (chapter 6, in the text of its latencies), where SCMP's reservation is a round trip of its own and its \
          finalise a third operation: 3.5 times the per-peer mailbox at 8 bytes. In shared memory \
          they are locked instructions, and with the sequence in the slot one of them is left.",
     );

@@ -101,7 +101,7 @@ impl Queue {
         mut each: impl FnMut(usize, &[u8]),
     ) -> u32 {
         if self.next == self.end {
-            // Relaxed: only whether to look closer; `lock` acquires.
+            // Relaxed: only whether to lock it; `lock` acquires.
             if self.words.line(0).load(0, Ordering::Relaxed) as u32 == 0 {
                 return 0;
             }

@@ -23,7 +23,7 @@ use super::memory::PER_NODE;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
-/// Messages of each sender in a burst, as published.
+/// Messages of each sender in a burst, as published (figures 6.9 to 6.12).
 const MESSAGES: u64 = 8;
 
 /// Senders.

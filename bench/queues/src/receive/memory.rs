@@ -16,7 +16,7 @@ const SHAPES: [RingShape; 3] = [
     RingShape { slots: 1024, data: 1 << 18 },
 ];
 
-/// Processes of a node, as published.
+/// Processes of a node, as published (with formula 6.2).
 pub(super) const PER_NODE: u32 = 24;
 
 /// Most senders of a lane.

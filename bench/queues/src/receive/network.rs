@@ -343,13 +343,13 @@ fn notes(table: &mut Table, curves: &[Vec<(f64, f64)>]) {
     let offered = ring + (REQUIRED + PIPELINED) as f64;
     table.note(format!(
         "nodes: a message of 128 bytes or more is offered and read, in {:.1} x the time of a shorter one here \
-         (published: msgq goes from about 3 to about 9 us there). An agent issues a message in α_r, so that the 24 \
+         (published, in the text of the latencies: msgq goes from about 3 to about 9 us there). An agent issues a message in α_r, so that the 24 \
          senders of a node wait for each other at their own node.",
         offered / ring
     ));
     table.note(format!(
         "One sender, until the message is there: scmp-counted {:.1} x the ring (published, measured at \
-         8 bytes: 3.5 x). This is the model's figure, from its own constants.",
+         8 bytes, in the same text: 3.5 x). This is the model's figure, from its own constants.",
         scmp / ring
     ));
 }

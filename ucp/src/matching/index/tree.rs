@@ -76,7 +76,7 @@ pub struct TreeIndex {
     others: u32,
 }
 
-/// The words that a search has looked into, one for each dimension that it entered.
+/// The words that a search has read, one for each dimension that it entered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TreePath {
     words: [u32; MAX_DIMENSIONS as usize],

@@ -7,7 +7,7 @@ use super::super::count::{Count, QueueKind};
 use super::super::pool::Item;
 use super::{ANY_SOURCE, ANY_TAG, Hit, Index, Indexed};
 
-/// What entering a message into chains costs, in messages looked at.
+/// What entering a message into chains costs, in messages compared.
 const LONG: u64 = 8;
 
 impl<I: Index, C: Count> Indexed<I, C> {
@@ -52,15 +52,15 @@ impl<I: Index, C: Count> Indexed<I, C> {
         found
     }
 
-    /// Builds the chains of a part, with room for twice as many messages as there are, and says
-    /// which they are.
+    /// Builds the chains of a part for the messages that there are, and says which they are. They are built
+    /// anew when they have become crowded.
     #[cold]
     #[inline(never)]
     fn chain_up(&mut self, part: Part) -> usize {
         if let Some(at) = self.chains_by(part) {
             self.count.freed(self.chains.swap_remove(at).bytes());
         }
-        let mut chains = Chains::new(part, 2 * self.unexpected);
+        let mut chains = Chains::new(part, self.unexpected, self.pool.len());
         for (_, index) in self.entries(QueueKind::Unexpected) {
             chains.append(index, self.pool.get(index));
         }

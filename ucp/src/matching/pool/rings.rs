@@ -12,7 +12,7 @@ pub(in crate::matching) struct InRing {
 }
 
 impl EntryPool {
-    /// The first entry of a ring for which `fits` says so, and how many were looked at.
+    /// The first entry of a ring for which `fits` says so, and how many were compared.
     #[inline(always)]
     pub(in crate::matching) fn search_ring(
         &self,
@@ -23,7 +23,7 @@ impl EntryPool {
         let Some(item) = self.items.get(last as usize) else { return (None, 0) };
         let (mut before, mut compared, mut index) = (last, 0, item.next);
         if index == last {
-            // The processor need not know the first entry to look at this one.
+            // The processor need not know the first entry to read this one.
             let found =
                 if fits(item) { Some(InRing { before: last, index: last, last }) } else { None };
             return (found, 1);

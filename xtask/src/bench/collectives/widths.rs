@@ -14,7 +14,7 @@ use super::pictures::{self, Curve};
 /// The ratio that chapter 5 computes with.
 const RATIO: f64 = 2.911;
 
-/// The ratio, its best width and its greatest useful factor, as published or computed from the published table.
+/// The ratio, its best width and its greatest useful factor, as published (chapter 5) or computed from its table 4.1.
 const PUBLISHED: [(f64, f64, f64); 2] = [(2.316, 2.83, 9.0), (RATIO, 3.258, 12.0)];
 
 /// E4: the best width of a multicast, and the greatest factor that is worth its messages.

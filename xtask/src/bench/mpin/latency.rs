@@ -10,7 +10,7 @@ use super::{Findings, Manner, Options, median};
 use crate::workspace::Workspace;
 use crate::{guest, needs};
 
-/// Payloads; the published ones.
+/// Payloads; those of table 4.1.
 const SIZES: [u64; 6] = [4, 64, 512, 1024, 4096, 8192];
 
 /// Shortest put that a ping-pong of puts has: it is its own signal.
@@ -19,7 +19,7 @@ const WORD: u64 = 8;
 /// Quotient of the latencies of a message and of a put that is aimed at.
 const GOAL: f64 = 1.3;
 
-/// Published: bytes, one way in microseconds, and the bare remote write.
+/// Published: bytes, one way in microseconds (table 4.1), and the bare remote write (in the text).
 const PUBLISHED: [(u64, f64, Option<f64>); 6] = [
     (4, 29.91, Some(13.3)),
     (64, 32.10, None),

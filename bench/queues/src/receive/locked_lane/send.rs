@@ -181,7 +181,7 @@ impl LockedLane {
             return Ok(self.reread(index, u64::from_ne_bytes(bytes)));
         }
         // SAFETY: a link and its buffer stay until the lane is dropped, which drops the interface below
-        // first, and nobody looks at the bytes before the completion.
+        // first, and nobody reads the bytes before the completion.
         let to = unsafe { LocalSlice::of_recv(&mut link.word, 0, 8) }.ok_or(PostError::TooLong)?;
         match self.below.get_zcopy(link.below, &[to], from, Self::token(index, false))? {
             Posted::Done => Ok(self.read(index)),

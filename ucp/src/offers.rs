@@ -55,7 +55,7 @@ pub(crate) enum Writing {
 
 /// A send that is written to an announced receive, of which the peer has heard nothing yet (rule 5).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unsaid {
+pub(crate) struct Unreported {
     pub(crate) key: Key,
     pub(crate) receive: u64,
     pub(crate) envelope: Envelope,
@@ -70,7 +70,7 @@ pub(crate) struct Unsaid {
 pub(crate) struct Offers {
     pub(crate) open: Vec<PeerOffer>,
     /// In the order of the sends. Their offers are not open any more.
-    pub(crate) unsaid: VecDeque<Unsaid>,
+    pub(crate) unreported: VecDeque<Unreported>,
     /// What waits for a receive from any source.
     pub(crate) flags: Flags,
     /// Tagged messages by sequence number: all from `from` to before `to`.
@@ -85,7 +85,7 @@ impl Offers {
         let from = if next == 1 { 0 } else { next };
         Self {
             open: Vec::new(),
-            unsaid: VecDeque::new(),
+            unreported: VecDeque::new(),
             flags: Flags::new(),
             sent: VecDeque::new(),
             from,
@@ -119,17 +119,18 @@ impl Offers {
     pub(crate) fn crossing(&self, want: &Want, seen: u32, next: u32) -> Option<usize> {
         // Numbers go round: what counts is how far they are behind the next.
         let behind = |number: u32| next.wrapping_sub(number);
-        let unsaid = self.unsaid.iter().filter(|unsaid| want.fits(&unsaid.envelope)).count();
-        let unsaid = unsaid + self.flags.waiting(|envelope| want.fits(envelope));
+        let unreported =
+            self.unreported.iter().filter(|unreported| want.fits(&unreported.envelope)).count();
+        let unreported = unreported + self.flags.waiting(|envelope| want.fits(envelope));
         if seen == next {
-            return Some(unsaid);
+            return Some(unreported);
         }
         if self.to != next || behind(seen) > behind(self.from) {
             return None;
         }
         let crossed = |&&(number, _): &&(u32, Envelope)| behind(number) <= behind(seen);
         let sent = self.sent.iter().filter(crossed).filter(|(_, sent)| want.fits(sent)).count();
-        Some(sent + unsaid)
+        Some(sent + unreported)
     }
 
     /// Whether a message of `length` bytes, of those that are not offered, may be posted at once: its peer has
@@ -143,15 +144,16 @@ impl Offers {
         let long = least.is_some_and(|least| length >= least);
         let written = long && envelope.is_some_and(|envelope| self.writable(envelope).is_some());
         let waits = envelope.is_some_and(|envelope| !self.flags.lets_pass(envelope, length));
-        self.unsaid.is_empty() && !written && !waits
+        self.unreported.is_empty() && !written && !waits
     }
 
     /// Notes how the writing of a send ended that the peer has heard nothing of. Whether it is such a one.
     pub(crate) fn note_written(&mut self, key: Key, refused: bool) -> bool {
-        let Some(unsaid) = self.unsaid.iter_mut().find(|unsaid| unsaid.key == key) else {
+        let Some(unreported) = self.unreported.iter_mut().find(|unreported| unreported.key == key)
+        else {
             return false;
         };
-        unsaid.state = if refused { Writing::Refused } else { Writing::Whole };
+        unreported.state = if refused { Writing::Refused } else { Writing::Whole };
         true
     }
 
@@ -194,11 +196,12 @@ mod tests {
         let (key, state) = (Key::from_wire(1), Writing::UnderWay);
         for tag in [5, 6] {
             let envelope = envelope(tag);
-            let unsaid = Unsaid { key, receive: 1, envelope, length: 1, state, flagged: false };
-            offers.unsaid.push_back(unsaid);
+            let unreported =
+                Unreported { key, receive: 1, envelope, length: 1, state, flagged: false };
+            offers.unreported.push_back(unreported);
         }
         assert_eq!(offers.crossing(&want, at(6), at(6)), Some(1), "the peer has heard nothing");
-        offers.unsaid.clear();
+        offers.unreported.clear();
         offers.posted(at(7), at(8), Some(&envelope(5)));
         assert_eq!(offers.crossing(&want, at(6), at(8)), None, "a gap");
         assert_eq!(offers.crossing(&want, at(7), at(8)), Some(1));

@@ -14,7 +14,7 @@
 //! this worker declares itself.
 //! Rules: (1) everything that takes part in matching goes in order over one lane; while anything
 //! waits in `pending`, everything new queues behind it. (2) `short_limit` is the one word that
-//! the short path looks at. [`Peer::recompute_short_limit`] alone writes it, and names the conditions;
+//! the short path reads. [`Peer::recompute_short_limit`] alone writes it, and names the conditions;
 //! whatever changes one of them calls it.
 
 use std::collections::VecDeque;
@@ -170,7 +170,7 @@ pub(crate) struct KeyUse {
     pub(crate) peer: PeerIndex,
 }
 
-/// A peer. In the order of the fields, and with lines of memory of its own: what the short path looks at is
+/// A peer. In the order of the fields, and with lines of memory of its own: what the short path reads is
 /// in the first of them.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -343,11 +343,11 @@ pub(crate) fn can_land(caps: Caps, peer: &Peer) -> bool {
 }
 
 impl Peer {
-    /// Whether messages to it are looked at first: it has announced receives that nothing was sent to
+    /// Whether messages to it are checked first: it has announced receives that nothing was sent to
     /// yet, or has not heard of all that is written to them, or has enabled flags.
     pub(crate) fn has_offers(&self) -> bool {
         let some = |offers: &Offers| {
-            !offers.open.is_empty() || !offers.unsaid.is_empty() || !offers.flags.is_idle()
+            !offers.open.is_empty() || !offers.unreported.is_empty() || !offers.flags.is_idle()
         };
         self.offers.as_deref().is_some_and(some)
     }
@@ -355,7 +355,7 @@ impl Peer {
     /// It has heard of the first message that is written to it.
     pub(crate) fn pop_first_written(&mut self) {
         if let Some(offers) = &mut self.offers {
-            offers.unsaid.pop_front();
+            offers.unreported.pop_front();
         }
         self.recompute_short_limit();
     }
@@ -363,7 +363,7 @@ impl Peer {
     /// How far that message came.
     pub(crate) fn set_first_written(&mut self, state: Writing) {
         let offers = self.offers.as_mut();
-        if let Some(first) = offers.and_then(|offers| offers.unsaid.front_mut()) {
+        if let Some(first) = offers.and_then(|offers| offers.unreported.front_mut()) {
             first.state = state;
         }
     }

@@ -347,7 +347,7 @@ impl Inner {
         let length = buffer.len() as u64;
         let offers = self.engine.peers[index as usize].offers.as_mut();
         if offers.is_some_and(|offers| offers.note_written(key, refused)) {
-            return self.say_written(index, key);
+            return self.report_written(index, key);
         }
         if let Some(send) = send_of(&mut self.engine.requests, key) {
             send.phase = SendPhase::Offered;

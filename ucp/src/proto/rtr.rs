@@ -26,7 +26,7 @@
 //!    that to leave: behind a receive from any source, which joins no sub-list, as behind any other.
 //! 2. *RTR says how many receives of its sub-list are in front of it, and which of the sender's
 //!    messages were seen.* The sender counts those of its messages behind that which fit, with those
-//!    that are unsaid. They will take as many from the sub-list. If that leaves exactly the offers that
+//!    that are unreported. They will take as many from the sub-list. If that leaves exactly the offers that
 //!    it holds, in front of the new one, it keeps it; else it declines, without a word: the receive
 //!    stays posted, and what is sent meets it as any message does.
 //! 3. *Every message that fits an offer ends it*, whether it used it or not: it will meet that receive.
@@ -35,7 +35,7 @@
 //! 4. A receive that was announced ends otherwise only by WITHDRAWN, which comes behind all that the
 //!    sender may have written, or as [`crate::proto::put`], rule 2, says. Until WITHDRAWN is posted the receive is
 //!    posted there, and its offer stays: the next message that fits is for it, is not written, and ends it by rule 3.
-//! 5. *A message that takes an offer is unsaid until its WRITTEN is posted, which is TAKEN and PUT_DONE in
+//! 5. *A message that takes an offer is unreported until its WRITTEN is posted, which is TAKEN and PUT_DONE in
 //!    one.* So two control messages carry it, RTR and WRITTEN. Its TAKEN is needed, and goes before, only
 //!    when the peer has to hear of something that may not overtake the message:
 //!    - another send that is for no offer, tagged or not: a tagged message would meet its receive, and of
@@ -45,8 +45,8 @@
 //!    - the refusal of the write: the receiver has to know for what it asks instead.
 //!
 //!    Everything else passes it: announcements, acknowledgements, credit, and what other requests of
-//!    either side have under way. Several messages may be unsaid; they are said in their order. A send is
-//!    complete when it is said. Where the lane is full, what is to be said stays and goes first when
+//!    either side have under way. Several messages may be unreported; they are reported in their order. A send is
+//!    complete when it is reported. Where the lane is full, what is to be reported stays and goes first when
 //!    there is space (`resume`). To a peer that does not know WRITTEN the two messages go one behind the
 //!    other.
 //! 6. *How long messages are that are written, and receives that are announced,* is what the costs offer,
@@ -54,7 +54,7 @@
 //!    written, or longer: what fits is. One that is too short to be written meets its receive by rule 3.
 //!
 //! The sender's memory of what it has sent begins with the first RTR of a peer, and has a gap where
-//! the short path was taken meanwhile; an RTR that looks into a gap is declined.
+//! the short path was taken meanwhile; an RTR whose `seen` is in a gap is declined.
 //!
 //! A receive from any source is not announced: whom to? Published schemes (Gu 2000) ask all ranks to
 //! raise a flag and announce to the one that does. Here every long message without an offer raises one
@@ -63,7 +63,7 @@
 //! published protocol, for messages that would go eagerly.
 //!
 //! All of it is off unless `BOWLINE_RNDV_SCHEME=rtr`: a space then has a mark that sends its receives
-//! to `recv_checked` ([`crate::space::Space::checks_receives`]), and a sender with offers or unsaid messages
+//! to `recv_checked` ([`crate::space::Space::checks_receives`]), and a sender with offers or unreported messages
 //! closes its short path.
 
 mod announce;

@@ -63,7 +63,7 @@ impl Inner {
     /// Posts what waits for a peer, in order, until the lane is full.
     pub(crate) fn resume(&mut self, index: PeerIndex) {
         let waited = !self.engine.peers[index as usize].pending.is_empty();
-        if self.engine.peers[index as usize].has_offers() && !self.say_whole(index) {
+        if self.engine.peers[index as usize].has_offers() && !self.report_whole(index) {
             return;
         }
         loop {
@@ -84,7 +84,7 @@ impl Inner {
             let outcome = match &first {
                 Pending::Send(key) => self.post(*key),
                 // Behind what is written to the receives that it is about.
-                Pending::Control { id: wire::RTR, .. } if self.say_all(index).is_err() => {
+                Pending::Control { id: wire::RTR, .. } if self.report_all(index).is_err() => {
                     Post::Blocked
                 }
                 Pending::Control { id, words, payload } => {

@@ -38,14 +38,14 @@ enum Step {
         at: u8,
         source: Option<u8>,
         tag: Option<u8>,
-        room: u8,
+        capacity: u8,
     },
     /// A receive is cancelled, one of those before.
     Cancel {
         at: u8,
         which: u8,
     },
-    Look {
+    Poll {
         who: u8,
         times: u8,
     },
@@ -67,9 +67,9 @@ fn steps(ranks: u8) -> impl Strategy<Value = Vec<Step>> {
             |(from, to, tag, length, synchronous)| Step::Send { from, to, tag, length, synchronous }
         ),
         6 => (0..ranks, any_source, any_tag, 1..6_u8)
-            .prop_map(|(at, source, tag, room)| Step::Receive { at, source, tag, room }),
+            .prop_map(|(at, source, tag, capacity)| Step::Receive { at, source, tag, capacity }),
         1 => (0..ranks, any::<u8>()).prop_map(|(at, which)| Step::Cancel { at, which }),
-        6 => (0..ranks, 1..6_u8).prop_map(|(who, times)| Step::Look { who, times }),
+        6 => (0..ranks, 1..6_u8).prop_map(|(who, times)| Step::Poll { who, times }),
         3 => (1..12_u8).prop_map(|events| Step::Time { events }),
     ];
     proptest::collection::vec(step, 5..90)
@@ -89,7 +89,7 @@ struct Posted {
     at: usize,
     source: Option<u32>,
     tag: Option<u64>,
-    room: usize,
+    capacity: usize,
     id: RequestId,
     cancelled: bool,
 }
@@ -129,12 +129,12 @@ fn run(
                 let id = ranks.send_as(from, to, tag, data.clone(), mode);
                 sent.push(Sent { from, to, tag, data, id });
             }
-            Step::Receive { at, source, tag, room } => {
+            Step::Receive { at, source, tag, capacity } => {
                 let (at, source, tag) =
                     (usize::from(at), source.map(u32::from), tag.map(u64::from));
-                let room = length(room);
-                let id = ranks.receive(at, source, tag, room);
-                posted.push(Posted { at, source, tag, room, id, cancelled: false });
+                let capacity = length(capacity);
+                let id = ranks.receive(at, source, tag, capacity);
+                posted.push(Posted { at, source, tag, capacity, id, cancelled: false });
             }
             Step::Cancel { at, which } => {
                 let mine = posted.iter_mut().filter(|one| one.at == usize::from(at));
@@ -145,7 +145,7 @@ fn run(
                     mine[which].cancelled = true;
                 }
             }
-            Step::Look { who, times } => {
+            Step::Poll { who, times } => {
                 for _ in 0..times {
                     ranks.worker(usize::from(who)).progress();
                 }
@@ -184,10 +184,10 @@ fn run(
         let nth = found.unwrap_or_default();
         taken[nth] = true;
         let data = &sent[nth].data;
-        let cut = data.len().min(receive.room);
+        let cut = data.len().min(receive.capacity);
         prop_assert_eq!(status.length, data.len() as u64);
         prop_assert!(bytes[..cut] == data[..cut], "the bytes of message {}", nth);
-        let fits = data.len() <= receive.room;
+        let fits = data.len() <= receive.capacity;
         let end = format_args!("{scheme:?}: message {nth}, {receive:?}, {status:?}");
         prop_assert!(status.outcome.is_ok() == fits, "{end}");
         met.push(Some(nth));

@@ -12,7 +12,7 @@ fn both() -> [Ranks; 2] {
     [Ranks::simulated(2, NetworkOptions::default(), &SETTINGS), Ranks::shared(2, &SETTINGS)]
 }
 
-/// Both sides look until nothing happens.
+/// Both sides poll until nothing happens.
 fn settle(ranks: &Ranks) {
     for _ in 0..600 {
         ranks.round();
@@ -175,7 +175,7 @@ fn what_may_not_overtake_a_message_makes_it_known() {
         ranks.through(0, first, 1, long);
         assert!(ranks.received(1, long).1 == pattern(100_000, 1));
         assert!(ranks.received(1, short).1[..20] == pattern(20, 2));
-        // Announced while a message is unsaid, and kept: it counts as one that crosses.
+        // Announced while a message is unreported, and kept: it counts as one that crosses.
         let first = ranks.receive(1, Some(0), Some(1), 100_000);
         settle(&ranks);
         let send = ranks.send(0, 1, 1, pattern(100_000, 3));

@@ -73,7 +73,7 @@ impl Inner {
             }
             if let Some(entry) = self.engine.any_entry(id) {
                 entry.enabled.push(index);
-                self.say_any(index, [words[0], words[1]], &message);
+                self.control_any(index, [words[0], words[1]], &message);
             }
         }
     }
@@ -94,7 +94,7 @@ impl Inner {
         able && members.is_some_and(|members| members.rank_of(rank).is_some())
     }
 
-    pub(super) fn say_any(&mut self, index: PeerIndex, words: [u64; 2], message: &Message) {
+    pub(super) fn control_any(&mut self, index: PeerIndex, words: [u64; 2], message: &Message) {
         let mut bytes = [0; LONGEST];
         let n = message.pack(&mut bytes);
         self.control(index, wire::ANY, words, &bytes[..n]);
@@ -102,7 +102,7 @@ impl Inner {
 
     fn disable_everywhere(&mut self, entry: &Entry) {
         for &peer in &entry.enabled {
-            self.say_any(peer, [0, 0], &Message::Disable { entry: entry.id });
+            self.control_any(peer, [0, 0], &Message::Disable { entry: entry.id });
         }
     }
 
@@ -110,7 +110,7 @@ impl Inner {
     fn disable_at(&mut self, id: u64, peer: PeerIndex) {
         if let Some(entry) = self.engine.any_entry(id) {
             entry.drop_peer(peer);
-            self.say_any(peer, [0, 0], &Message::Disable { entry: id });
+            self.control_any(peer, [0, 0], &Message::Disable { entry: id });
         }
     }
 
@@ -180,7 +180,7 @@ impl Inner {
             entry.raised.retain(|raised| raised.peer != index);
         }
         self.engine.counters.any_asked += 1;
-        self.say_any(index, [0, 0], &Message::Ask { entry, receive: key.to_wire(), target });
+        self.control_any(index, [0, 0], &Message::Ask { entry, receive: key.to_wire(), target });
         true
     }
 }

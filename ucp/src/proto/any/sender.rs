@@ -7,7 +7,7 @@ use super::Message;
 use crate::engine::Inner;
 use crate::held::{ENTRIES, Enabled, Flags, Held};
 use crate::matching::Envelope;
-use crate::offers::{Offers, Unsaid, Writing};
+use crate::offers::{Offers, Unreported, Writing};
 use crate::pack;
 use crate::peer::{PeerIndex, PeerState};
 use crate::post::{self, Post};
@@ -104,14 +104,14 @@ impl Inner {
         };
         if enabled.raised.replace(envelope.tag) != Some(envelope.tag) {
             let [first, second, _] = wire::tagged(&envelope, 0);
-            self.say_any(index, [first, second], &Message::Flag { entry });
+            self.control_any(index, [first, second], &Message::Flag { entry });
         }
     }
 
     /// A receiver lends a receive to the first send of an entry, and has its answer (rule 4).
     fn answer(&mut self, index: PeerIndex, entry: u64, receive: u64, target: TargetBuffer) {
         if !self.write_held(index, entry, receive, target) {
-            self.say_any(index, [0, 0], &Message::Nothing { receive });
+            self.control_any(index, [0, 0], &Message::Nothing { receive });
         }
         self.let_go(index);
         self.raise(index, entry);
@@ -161,8 +161,8 @@ impl Inner {
         }
         let (state, flagged) = (Writing::UnderWay, true);
         if let Some(offers) = &mut peer.offers {
-            let written = Unsaid { key, receive, envelope, length, state, flagged };
-            offers.unsaid.push_back(written);
+            let written = Unreported { key, receive, envelope, length, state, flagged };
+            offers.unreported.push_back(written);
         }
         self.engine.counters.sent_any += 1;
         self.run(key);
@@ -173,8 +173,12 @@ impl Inner {
     ///
     /// # Errors
     /// When the lane refuses, or the message is not written yet (rule 6).
-    pub(crate) fn say_lent(&mut self, index: PeerIndex, one: Unsaid) -> Result<(), PostError> {
-        let Unsaid { key, receive, envelope, length, state, .. } = one;
+    pub(crate) fn report_lent(
+        &mut self,
+        index: PeerIndex,
+        one: Unreported,
+    ) -> Result<(), PostError> {
+        let Unreported { key, receive, envelope, length, state, .. } = one;
         if send_of(&mut self.engine.requests, key).is_none() {
             // It has failed, with its peer.
             self.engine.peers[index as usize].pop_first_written();
@@ -196,7 +200,7 @@ impl Inner {
             Writing::Refused => {
                 // Nothing of it is under way any more: the receive goes back, and the message goes as ever.
                 self.take_back_written(index, key, length);
-                self.say_any(index, [0, 0], &Message::Nothing { receive });
+                self.control_any(index, [0, 0], &Message::Nothing { receive });
                 self.engine.peers[index as usize].set_first_written(Writing::GivenUp);
                 return self.post_given_up(index, key);
             }
@@ -273,7 +277,7 @@ impl Inner {
                 break;
             };
             if send_of(&mut self.engine.requests, key).is_some() {
-                self.say_all(index)?;
+                self.report_all(index)?;
                 self.post_waiting(key)?;
             }
             if let Some(flags) = self.flags_of(index) {

@@ -53,7 +53,7 @@ struct Candidate {
     key: Key,
 }
 
-/// Posted receives by what they ask for. Those that were met stay until somebody looks.
+/// Posted receives by what they ask for. Those that were met stay until a list is searched.
 #[derive(Debug, Default)]
 pub(crate) struct Announcer {
     spaces: HashMap<u32, HashMap<Name, SubList>>,
@@ -238,8 +238,8 @@ impl Inner {
     pub(super) fn confirm_forgotten(&mut self) {
         for (peer, receive) in std::mem::take(&mut self.engine.announcer().forgotten) {
             let message = Message::Withdrawn { receive }.pack();
-            if self.engine.peers[peer as usize].has_offers() && self.say_all(peer).is_err() {
-                // Behind what is still to be said (rule 4): a lane that is full says when it is not.
+            if self.engine.peers[peer as usize].has_offers() && self.report_all(peer).is_err() {
+                // Behind what is still to be reported (rule 4): a lane that is full notifies when it is not.
                 let known = &mut self.engine.peers[peer as usize];
                 known.push_control(wire::RTR, [0, 0], message);
                 self.lanes[known.lane as usize].iface.want_writable(known.ep);

@@ -8,7 +8,7 @@ use crate::action::Action;
 use crate::address::WRITTEN;
 use crate::engine::{Engine, Inner};
 use crate::matching::Envelope;
-use crate::offers::{OFFERS, Offers, PeerOffer, Unsaid, Want, Writing};
+use crate::offers::{OFFERS, Offers, PeerOffer, Unreported, Want, Writing};
 use crate::pack;
 use crate::peer::{Peer, PeerIndex, PeerState};
 use crate::post::{self, Post};
@@ -25,14 +25,14 @@ impl Inner {
         let send = send_of(&mut self.engine.requests, key)?;
         let index = send.peer;
         let peer = &mut self.engine.peers[index as usize];
-        let Some((offer, unsaid)) = take(peer.offers.as_mut()?, send, key, least) else {
-            return match self.say_all(index) {
+        let Some((offer, unreported)) = take(peer.offers.as_mut()?, send, key, least) else {
+            return match self.report_all(index) {
                 Ok(()) => None,
                 Err(error) => Some(self.refused(index, error)),
             };
         };
         let mut target = offer.target;
-        target.wanted = target.wanted.min(unsaid.length);
+        target.wanted = target.wanted.min(unreported.length);
         // A write that is refused makes it a message that lies here.
         (send.rendezvous, send.lent) = (true, false);
         send.phase = SendPhase::Moving(Box::new(Put::new(offer.receive, target)));
@@ -44,36 +44,36 @@ impl Inner {
     /// A peer hears of all that is written to its announced receives.
     ///
     /// # Errors
-    /// When the lane refuses; what was not said by then stays.
-    pub(crate) fn say_all(&mut self, index: PeerIndex) -> Result<(), PostError> {
-        self.say(index, usize::MAX)
+    /// When the lane refuses; what was not reported by then stays.
+    pub(crate) fn report_all(&mut self, index: PeerIndex) -> Result<(), PostError> {
+        self.report(index, usize::MAX)
     }
 
     /// The writing of a send has ended that the peer has heard nothing of: it hears of that, of what is in front of
     /// it, and of what has waited behind it.
-    pub(crate) fn say_written(&mut self, index: PeerIndex, key: Key) {
+    pub(crate) fn report_written(&mut self, index: PeerIndex, key: Key) {
         let Some(offers) = &self.engine.peers[index as usize].offers else { return };
-        let Some(at) = offers.unsaid.iter().position(|one| one.key == key) else { return };
-        let ended = |one: &&Unsaid| one.state != Writing::UnderWay;
-        let behind = offers.unsaid.iter().skip(at + 1).take_while(ended).count();
-        self.say_first(index, at + 1 + behind);
+        let Some(at) = offers.unreported.iter().position(|one| one.key == key) else { return };
+        let ended = |one: &&Unreported| one.state != Writing::UnderWay;
+        let behind = offers.unreported.iter().skip(at + 1).take_while(ended).count();
+        self.report_first(index, at + 1 + behind);
     }
 
     /// A peer hears of what is whole in front of anything that is not, and then what waited for a flag and is to go as
     /// ever goes. Whether the lane took all.
-    pub(crate) fn say_whole(&mut self, index: PeerIndex) -> bool {
+    pub(crate) fn report_whole(&mut self, index: PeerIndex) -> bool {
         let peer = &self.engine.peers[index as usize];
         if peer.state != PeerState::Ready {
             return true;
         }
-        let ended = |one: &&Unsaid| one.state != Writing::UnderWay;
-        let whole = |offers: &Offers| offers.unsaid.iter().take_while(ended).count();
+        let ended = |one: &&Unreported| one.state != Writing::UnderWay;
+        let whole = |offers: &Offers| offers.unreported.iter().take_while(ended).count();
         let count = peer.offers.as_deref().map_or(0, whole);
-        self.say_first(index, count) && self.let_go(index)
+        self.report_first(index, count) && self.let_go(index)
     }
 
-    fn say_first(&mut self, index: PeerIndex, count: usize) -> bool {
-        match self.say(index, count) {
+    fn report_first(&mut self, index: PeerIndex, count: usize) -> bool {
+        match self.report(index, count) {
             Ok(()) => true,
             Err(PostError::NoResource) => {
                 let peer = &self.engine.peers[index as usize];
@@ -88,17 +88,18 @@ impl Inner {
         }
     }
 
-    /// Says of the first `count` sends that are not said how far they are.
-    fn say(&mut self, index: PeerIndex, count: usize) -> Result<(), PostError> {
+    /// Reports of the first `count` unreported sends how far they are.
+    fn report(&mut self, index: PeerIndex, count: usize) -> Result<(), PostError> {
         for _ in 0..count {
             let peer = &mut self.engine.peers[index as usize];
-            let unsaid = peer.offers.as_ref().and_then(|offers| offers.unsaid.front().copied());
-            let Some(unsaid) = unsaid else { break };
-            if unsaid.flagged {
-                self.say_lent(index, unsaid)?;
+            let unreported =
+                peer.offers.as_ref().and_then(|offers| offers.unreported.front().copied());
+            let Some(unreported) = unreported else { break };
+            if unreported.flagged {
+                self.report_lent(index, unreported)?;
                 continue;
             }
-            let Unsaid { key, receive, envelope, length, state, .. } = unsaid;
+            let Unreported { key, receive, envelope, length, state, .. } = unreported;
             // One that has failed is not for the peer to hear of, which has failed itself.
             let lives = send_of(&mut self.engine.requests, key).is_some();
             let at_once = state == Writing::Whole && peer.address.features & WRITTEN != 0;
@@ -116,7 +117,7 @@ impl Inner {
                 }
             }
             if let Some(offers) = &mut peer.offers {
-                offers.unsaid.pop_front();
+                offers.unreported.pop_front();
             }
             peer.recompute_short_limit();
             if lives && !at_once {
@@ -160,7 +161,7 @@ fn take(
     send: &Send,
     key: Key,
     least: Option<u64>,
-) -> Option<(PeerOffer, Unsaid)> {
+) -> Option<(PeerOffer, Unreported)> {
     let SendKind::Tagged(envelope) = send.kind else { return None };
     let length = send.buffer.len() as u64;
     let long = send.rendezvous || least.is_some_and(|least| length >= least);
@@ -171,9 +172,9 @@ fn take(
     let offer = offers.open.remove(at);
     let state = Writing::UnderWay;
     let receive = offer.receive;
-    let unsaid = Unsaid { key, receive, envelope, length, state, flagged: false };
-    offers.unsaid.push_back(unsaid);
-    Some((offer, unsaid))
+    let unreported = Unreported { key, receive, envelope, length, state, flagged: false };
+    offers.unreported.push_back(unreported);
+    Some((offer, unreported))
 }
 
 impl Engine {

@@ -17,16 +17,16 @@
 //! contributions after it (acquire). (2) The last member writes the result, then the result's word
 //! (release); a rank that finds that word changed (acquire) reads the result. (3) Nobody enters the next
 //! round before it has read the result of this one, so nothing is overwritten while it is read.
-//! (4) A member that wants to sleep stores ASLEEP, counts itself as a sleeper, and looks at the
+//! (4) A member that wants to sleep stores ASLEEP, counts itself as a sleeper, and reads the
 //! result's word again before it sleeps. The rank that takes ASLEEP back wakes the sleeper or is the
-//! sleeper. The last member looks at the states a second time only if sleepers are counted.
+//! sleeper. The last member reads the states a second time only if sleepers are counted.
 //!
 //! A stray write must not make a member wait for ever, or take a wrong result for a right one:
 //!
 //! (5) The count must lie within the round, and the result's word must be what this member saw last
 //! when it enters. (6) The last member believes the count only if every state says that its member
 //! is in the round, and a contribution only with its check. (7) A result counts only with the next
-//! round and its check. (8) A member that waits for long looks at everything ([`BarrierMember::poll`]): its
+//! round and its check. (8) A member that waits for long checks everything ([`BarrierMember::poll`]): its
 //! own state must be the one that it stored, and some member must be under way. States WAITS and ASLEEP
 //! mean that the member counted itself *and was not the last*, so when all say that, the count is
 //! wrong, however slow members are. (9) Who finds damage says so in the result's word and in its own
@@ -158,7 +158,7 @@ impl BarrierMember {
         }
         let is_last = others + 1 == self.ranks.into();
         self.own = with_stage(self.own, if is_last { LAST } else { WAITS });
-        // Release: pairs with the Acquire of `look`, which concludes from it that the count was taken.
+        // Release: pairs with the Acquire of `poll`, which concludes from it that the count was taken.
         self.store_own(memory, Ordering::Release);
         Ok(if is_last { BarrierPart::Last } else { BarrierPart::Waits })
     }
@@ -213,7 +213,7 @@ impl BarrierMember {
         Ok(())
     }
 
-    /// For the last member: ends the round with a result. Whether to look who sleeps
+    /// For the last member: ends the round with a result. Whether to check who sleeps
     /// ([`wakes`](Self::wakes)).
     #[must_use]
     pub fn publish<W: Words>(&mut self, memory: &W, result: &[u8]) -> bool {
@@ -342,7 +342,7 @@ impl BarrierMember {
     /// ([`wakes`](Self::wakes)).
     pub fn fail<W: Words>(&mut self, memory: &W) {
         self.own = word(self.round(), FAILED, 0, 0);
-        // Release: pairs with the Acquire of `look`.
+        // Release: pairs with the Acquire of `poll`.
         self.store_own(memory, Ordering::Release);
         // Release: as the word of a result.
         memory.line(RESULT).store(0, POISON, Ordering::Release);

@@ -10,8 +10,8 @@
 //! 1. A claim adds one to its half by compare and swap, and only while the halves together are less
 //!    than the pieces. So each piece is claimed once, by one side, and a side that has found
 //!    nothing will find nothing later.
-//! 2. The back counts each piece that it has done, and looks at the claims afterwards. The front,
-//!    when nothing is left to claim, looks at what is done. Both have a sequentially consistent
+//! 2. The back counts each piece that it has done, and reads the claims afterwards. The front,
+//!    when nothing is left to claim, reads what is done. Both have a sequentially consistent
 //!    fence in between. So of the two one notices that everything is done: the front sees all that
 //!    the back has claimed counted, or the back sees that all was claimed and can notify the front.
 //!
@@ -183,19 +183,19 @@ mod tests {
     }
 
     /// A broken side sets the word back between each load of ours and its exchange, for as long as we
-    /// look: the change stands for it, since it runs between the two.
+    /// try: the change stands for it, since it runs between the two.
     #[test]
     fn a_side_that_never_stops_changing_the_word_stops_nobody() {
         const PIECES: u32 = 9;
         let (claims, done) = (AtomicU64::new(0), AtomicU64::new(0));
         let cursor = Cursor::at(&claims, &done);
-        let looks = std::cell::Cell::new(0);
+        let loads = std::cell::Cell::new(0);
         let changed = cursor.change(PIECES, |front, back| {
-            looks.set(looks.get() + 1);
-            claims.store(looks.get() % 2, Ordering::Relaxed);
+            loads.set(loads.get() + 1);
+            claims.store(loads.get() % 2, Ordering::Relaxed);
             ((), (front + 2, back))
         });
-        assert_eq!((changed, looks.get()), (Err(Cursor::DAMAGED), u64::from(PIECES) + 1));
+        assert_eq!((changed, loads.get()), (Err(Cursor::DAMAGED), u64::from(PIECES) + 1));
         // The same from another thread, on the public methods; they return, whatever they answer.
         let stop = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -16,7 +16,7 @@
 //!    exception is rule 7.
 //! 2. A sender publishes its message and then loads the word. Finding `AWAKE` it is done. Else it
 //!    changes the word to `AWAKE` by one atomic operation, and the one that did that wakes the owner.
-//! 3. The owner stores its state, makes the *heavy fence*, looks at its queues once more, and
+//! 3. The owner stores its state, makes the *heavy fence*, polls its queues once more, and
 //!    only sleeps when they are empty. The futex call compares the word itself, so a ring between
 //!    the poll and the call is not lost.
 //! 4. Between a sender's publish and its load there must be a StoreLoad fence, or both sides may
@@ -28,7 +28,7 @@
 //!    that find it make a real fence and load the word again. So does an owner whom hardly anybody
 //!    rings: a private doorbell, or a rank that is alone on its node.
 //! 6. A sender may die between taking the state back and waking. The process that marks it dead wakes
-//!    every worker of the node without looking at the word.
+//!    every worker of the node without reading the word.
 //! 7. A sender that has taken `FD` and is refused the datagram by the system (it has no descriptor or
 //!    no memory left) puts `FD` back, unless the word has changed, so that the next ring tries again.
 //!    If the owner has woken meanwhile, the word of one that is awake says `FD` until it arms or disarms
@@ -161,7 +161,7 @@ pub(crate) fn announce_socket(words: &DoorbellWords) {
     words.socket.store(1, Ordering::Release);
 }
 
-/// The owner's half: states the sleep. The owner must look at its queues afterwards.
+/// The owner's half: states the sleep. The owner must poll its queues afterwards.
 pub(crate) fn arm_word(
     word: &AtomicU32,
     kind: Sleep,

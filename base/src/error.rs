@@ -1,4 +1,4 @@
-//! How errors look in the text of `Debug`, which is what a program shows whose `main` returns one.
+//! What errors are in the text of `Debug`, which is what a program shows whose `main` returns one.
 
 use std::error::Error;
 use std::fmt;

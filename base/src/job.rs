@@ -381,7 +381,7 @@ impl JobMemory {
         // Release pairs with the Acquire of `death_generation`: publishes the bit.
         self.header().death_generation.fetch_add(1, Ordering::Release);
         for peer in 0..self.ranks() {
-            // Without looking at the word: the dead rank may have taken a peer's sleep state
+            // Without reading the word: the dead rank may have taken a peer's sleep state
             // away and died before it woke that peer.
             let Some(control) = self.control(peer) else { continue };
             doorbell_word::wake_always(&control.doorbell, || {

@@ -130,7 +130,7 @@ impl Region {
 
     fn create_within(available: &Available, name: &str, len: usize) -> Result<Self, RegionError> {
         let wanted = mappable(len)?;
-        // A file that would grow beyond this limit raises SIGXFSZ, so it is looked at first.
+        // A file that would grow beyond this limit raises SIGXFSZ, so it is read first.
         if let Some(limit) = rustix::process::getrlimit(Resource::Fsize).current
             && limit < wanted
         {

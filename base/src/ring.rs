@@ -44,8 +44,8 @@
 //! 5. Positions outlive an owner: the next one continues at the head, which the consumer
 //!    publishes before it frees the ring, moved on by L, so that nothing that the last owner left
 //!    carries the sequence of a slot that the next one writes. Nothing has to be wiped.
-//! 6. A next slot whose word was overwritten looks like one that is not written yet. A consumer that
-//!    finds nothing for long looks for what an honest producer does not leave: the slot behind the
+//! 6. A next slot whose word was overwritten seems not to be written yet. A consumer that
+//!    finds nothing for long searches for what an honest producer does not leave: the slot behind the
 //!    next one written, since slots are written in order, or a later lap in the next one. Of a
 //!    message that was overwritten before it was read, with none behind it, nobody can know.
 //!

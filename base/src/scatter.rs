@@ -342,7 +342,7 @@ impl Unpacking {
         }
         self.next += bytes.len();
         let by = &mut self.by;
-        // What a panic leaves is looked at by nobody but its own `drop`.
+        // What a panic leaves is read by nobody but its own `drop`.
         let taken = catch_unwind(AssertUnwindSafe(|| by.unpack(offset, bytes)));
         self.failed = !matches!(taken, Ok(Ok(())));
     }

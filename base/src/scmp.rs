@@ -19,8 +19,8 @@
 //! **Slots** are 64 bytes, the same in all forms ([`slot`]).
 //!
 //! **A producer that dies** between its reservation and its finalise must not stop the queue. It
-//! announced its [`Intent`] before it reserved; [`Producers`] lets the consumer look at the
-//! intents and at who is dead, and [`seq`] says why that settles every case.
+//! announced its [`Intent`] before it reserved; [`Producers`] lets the consumer read the
+//! intents and who is dead, and [`seq`] says why that settles every case.
 //!
 //! **Damage.** Everything that a peer wrote is checked when it is read, once. What cannot be
 //! true of a control word poisons the queue ([`Fault::Poisoned`]): the counter is left in a

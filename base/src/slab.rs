@@ -21,7 +21,7 @@ impl Key {
         self.0
     }
 
-    /// A key as it arrived; looked up, it finds nothing unless it is current.
+    /// A key as it arrived; it finds nothing unless it is current.
     #[inline]
     pub const fn from_wire(word: u64) -> Self {
         Self(word)
@@ -280,7 +280,7 @@ impl<T: Default> Recycler<T> {
         self.taken -= 1;
     }
 
-    /// Ends the use of `key`, which did not travel, if `end` makes something of its value, which is looked up
+    /// Ends the use of `key`, which did not travel, if `end` makes something of its value, which is found
     /// once. `None`: it is not in use; `Some(None)`: it stays in use.
     #[inline(always)]
     pub fn release_with<R>(

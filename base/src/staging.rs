@@ -19,10 +19,10 @@
 //! of the slowest reader as there are slots. (4) In a step that is combined, a member that has written
 //! it and then finds that all have may claim it. One claim succeeds. The claimant reads what all have written, writes
 //! the result beside it, and stores that the step is combined (release); the others read the result
-//! after that (acquire). A member fences between storing what it has written and looking at the others,
+//! after that (acquire). A member fences between storing what it has written and reading the others' words,
 //! so that the last one, at least, finds all. (5) A member that wants to sleep stores what it waits for, counts
-//! itself as a sleeper, makes the [heavy fence](crate::doorbell::heavy_fence), and looks again before it sleeps. Who stores
-//! progress makes the light one and then looks whether sleepers are counted. The member that takes a sleeper's word back
+//! itself as a sleeper, makes the [heavy fence](crate::doorbell::heavy_fence), and polls again before it sleeps. Who stores
+//! progress makes the light one and then reads whether sleepers are counted. The member that takes a sleeper's word back
 //! wakes it, or is the sleeper. A sleeper whose system has no heavy fence may be overlooked, and finds at its next poll
 //! what has happened.
 //!
@@ -31,7 +31,7 @@
 //! A stray write must not make a member wait for ever, or be taken for progress:
 //!
 //! (6) Every word of progress has a check of its number, of what it says and of whose it is. (7) A member
-//! that waits for long looks at everything ([`StagingMember::poll`]): its own words must be what it stored, and no word
+//! that waits for long checks everything ([`StagingMember::poll`]): its own words must be what it stored, and no word
 //! may be damaged. (8) Who finds damage says so in its own words, which it never changes again, so that
 //! every other member finds it. (9) Data is not checked, as that of messages is not; lengths are, by what
 //! members [state](StagingMember::state).
@@ -229,7 +229,7 @@ impl StagingMember {
         memory.get_across_past(self.geometry.data(step, at, out.len()), out);
     }
 
-    /// This member has written its data of a step, and of all before. Whether to look who sleeps
+    /// This member has written its data of a step, and of all before. Whether to check who sleeps
     /// ([`wakes`](Self::wakes)).
     #[must_use]
     pub fn write<W: Words>(&mut self, memory: &W, step: u64) -> bool {
@@ -238,7 +238,7 @@ impl StagingMember {
         self.publish(memory, Written(self.rank, step))
     }
 
-    /// This member needs nothing more of a step, and of all before. Whether to look who sleeps.
+    /// This member needs nothing more of a step, and of all before. Whether to check who sleeps.
     #[must_use]
     pub fn finish<W: Words>(&mut self, memory: &W, step: u64) -> bool {
         if step <= self.finished {
@@ -249,7 +249,7 @@ impl StagingMember {
         self.publish(memory, Finished(self.rank, step))
     }
 
-    /// A collective of so many steps has ended for this member. Whether to look who sleeps.
+    /// A collective of so many steps has ended for this member. Whether to check who sleeps.
     #[must_use]
     pub fn end<W: Words>(&mut self, memory: &W, steps: u64) -> bool {
         self.ended += steps;
@@ -308,7 +308,7 @@ impl StagingMember {
         Ok((!taken).then_some(word))
     }
 
-    /// The step is combined, which all may read now. Whether to look who sleeps.
+    /// The step is combined, which all may read now. Whether to check who sleeps.
     #[must_use]
     pub fn combined<W: Words>(&mut self, memory: &W, step: u64) -> bool {
         // Rule 4: Release publishes the result to the Acquire of `is_there`.
@@ -442,7 +442,7 @@ impl StagingMember {
             0 if other < self.geometry.ranks => Written(other, step),
             1 if other < self.geometry.ranks => Finished(other, step),
             3 if other < self.geometry.ranks => Stated(other, step),
-            // What means nothing is a stray write; the sleeper is to look.
+            // What means nothing is a stray write; the sleeper is to poll.
             _ => Combined(step),
         };
         let taken = word & ASLEEP != 0 && over(what) && line.replace(at, word, 0);

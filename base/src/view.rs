@@ -10,7 +10,7 @@
 //! Release and loaded with Acquire, stands between the two. A broken peer does not keep them. What is
 //! copied then is any mixture of old and new bytes, and nothing else happens, by these rules:
 //!
-//! 1. Bytes are copied to memory of our own and looked at there. What was checked is what is used.
+//! 1. Bytes are copied to memory of our own and checked there. What was checked is what is used.
 //! 2. The memory is reached through an address that others have too (a mapping that is shared, memory
 //!    that was lent), so the compiler cannot know that nobody writes it, nor prove a race.
 //! 3. Words through which sides meet are atomics. Lines, and with them all bulk, are copied in assembly

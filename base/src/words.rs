@@ -56,7 +56,7 @@ pub trait Words: Clone + Debug {
     /// When `index` is not below [`Words::lines`].
     fn line(&self, index: usize) -> Self::Line<'_>;
 
-    /// The line `index`, without looking whether it exists.
+    /// The line `index`, without a check that it exists.
     ///
     /// # Safety
     /// - `index` must be below [`Words::lines`].

@@ -212,7 +212,7 @@ impl<T> WorkerLock<T> {
         Guard { core: &self.core, _kind: PhantomData }
     }
 
-    /// The same, for calls that only look.
+    /// The same, for calls that only read.
     ///
     /// # Panics
     /// As [`borrow_mut`](Self::borrow_mut).

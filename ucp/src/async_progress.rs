@@ -102,7 +102,7 @@ impl RemoteWorker {
         let (events, beside) = {
             let inner = &mut *self.enter();
             let events = inner.progress();
-            // What was left before is looked at now. What this poll itself leaves waits for an arrival, which rings.
+            // What was left before is carried out now. What this poll itself leaves waits for an arrival, which rings.
             inner.engine.async_state.called = false;
             if events > 0 {
                 inner.has_events();
@@ -184,7 +184,7 @@ impl Worker {
         Ok(())
     }
 
-    /// A long receive was posted: looks once if no message of its was known, and has it watched if
+    /// A long receive was posted: polls once if no message of its was known, and has it watched if
     /// there is none, or one that takes its receiver long to copy.
     #[cold]
     pub(crate) fn watch(&self, key: Key, known: bool) {
@@ -304,7 +304,7 @@ impl Inner {
 }
 
 impl Lane {
-    /// Whether signal handlers look at it.
+    /// Whether signal handlers poll it.
     pub(crate) fn is_signal_safe(&self) -> bool {
         self.iface.attr().caps.contains(Caps::SIGNAL_SAFE)
     }

@@ -5,7 +5,7 @@
 //! the worker, after each of its polls, and does not sleep before that has found nothing to do.
 //!
 //! ```text
-//!   thread   look at the lanes ──► BackgroundWork::advance ──► RemoteWorker::{take, send, recv} ... ──► nothing moved: sleep
+//!   thread   poll the lanes    ──► BackgroundWork::advance ──► RemoteWorker::{take, send, recv} ... ──► nothing moved: sleep
 //!   rank     any call that posts ──► its wait is for space, or actions were carried out ──► wakes the thread
 //! ```
 //! Rules. (1) An operation is posted and taken through the worker's lock, one at a time, so that rank and thread may
@@ -38,7 +38,7 @@ impl Worker {
         true
     }
 
-    /// Has the progress thread, if there is one, look at what it moves on beside: there is something to do.
+    /// Wakes the progress thread, if there is one, for what it moves on beside: there is something to do.
     pub fn call_progress_thread(&self) {
         self.inner.borrow_mut().call_progress_thread();
     }

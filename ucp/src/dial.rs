@@ -14,7 +14,7 @@ use crate::peer::Ep;
 use crate::worker::Worker;
 
 impl Inner {
-    /// Looks for requests and answers, where the worker has an introducer.
+    /// Polls for requests and answers, where the worker has an introducer.
     #[inline]
     pub(crate) fn poll_introductions(&mut self) -> u32 {
         match self.introductions.introducer {

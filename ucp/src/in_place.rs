@@ -3,7 +3,7 @@
 //! A handler of [`crate::am`] may call its worker and is given slices. So its message is copied out of
 //! the transport, which may be memory that the sender can still write, and waits until the lanes
 //! have returned. A handler in place does without both: it is called in the midst of the arrival and
-//! looks at the bytes by [`View`]s, which copy out what it wants. For that it may not call back.
+//! reads the bytes by [`View`]s, which copy out what it wants. For that it may not call back.
 //!
 //! Rules. (1) It gets the messages of its id that come in one piece of the transport, while nothing
 //! waits for a handler or a callback of the worker. Every other one goes to the ordinary handler of the

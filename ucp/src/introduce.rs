@@ -10,7 +10,7 @@
 //! ```
 //! The two exchange the addresses of their workers, and no more: what they send each other then goes
 //! over the best lane, shared memory where they are on one host. The exchange itself is an
-//! [`Introducer`]'s, which the worker is given and looks at now and then: ucp has no socket.
+//! [`Introducer`]'s, which the worker is given and polls now and then: ucp has no socket.
 //!
 //! What comes from an unauthenticated client is bounded and checked: [`Introduction`] by itself, the number of
 //! such clients and their time by the introducer.

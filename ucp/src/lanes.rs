@@ -1,4 +1,4 @@
-//! The lanes of a worker: what is known of each, and how often it is looked at.
+//! The lanes of a worker: what is known of each, and how often it is polled.
 //!
 //! A poll of shared memory is some loads; one at a network is a system call. Where a worker has
 //! both, the network is left out of most polls once it has been silent for a while, so that
@@ -13,7 +13,7 @@ use crate::protocol::{Choices, Conditions, Protocol, ProtocolRange, eager};
 /// Most events that one lane reports in one progress call.
 pub(crate) const BUDGET: u32 = 64;
 
-/// Looks without finding after which a lane whose looks cost system calls is left out once more in
+/// Polls without finding after which a lane whose polls cost system calls is left out once more in
 /// each round. Other lanes must not wait for it, and it does not notice: a poll of theirs is a
 /// small part of one of its own.
 const QUIET: u32 = 64;
@@ -25,7 +25,7 @@ const MAX_REST: u32 = 32;
 pub(crate) struct Lane {
     pub(crate) iface: Box<dyn Iface>,
     pub(crate) loopback: bool,
-    /// Whether progress looks at it.
+    /// Whether progress polls it.
     pub(crate) polled: bool,
     /// Whether it reaches other hosts: their messages ring no doorbell in memory, and a poll costs a
     /// system call.
@@ -39,12 +39,12 @@ pub(crate) struct Lane {
     pub(crate) rest: Rest,
 }
 
-/// How often a transport is looked at that costs a system call each time.
+/// How often a transport is polled that costs a system call each time.
 #[derive(Debug, Default)]
 pub(crate) struct Rest {
-    /// Looks in a row that found nothing.
+    /// Polls in a row that found nothing.
     quiet: u32,
-    /// Looks that are left out before the next.
+    /// Polls that are left out before the next.
     left: u32,
 }
 

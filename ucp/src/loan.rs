@@ -3,7 +3,7 @@
 //! A transport reads or writes a [`LocalSlice`] until it has reported the completion of the operation
 //! that it was posted with, so the code that makes one promises to keep the buffer until then
 //! ([`LocalSlice::of_send`]). The engine keeps that promise by where its buffers are, which no type
-//! says. So this is the place to look at when a path of the engine changes; a new call is added
+//! says. So this is the place to check when a path of the engine changes; a new call is added
 //! here.
 //!
 //! Every buffer belongs to something that outlives what is posted from it:
@@ -26,7 +26,7 @@
 //! nothing after their end, by the contract. Requests of a worker that is forgotten are forgotten with
 //! it.
 //!
-//! Bytes that a transport may write are not looked at before: a receive gives its buffer to its user
+//! Bytes that a transport may write are not read before: a receive gives its buffer to its user
 //! when it is complete, and the engine itself reads none.
 #![allow(unsafe_code)]
 
@@ -42,7 +42,7 @@ pub(crate) fn of_send(buffer: &SendBuf, offset: usize, len: usize) -> Option<Loc
 
 #[inline]
 pub(crate) fn of_recv(buffer: &mut RecvBuf, offset: usize, len: usize) -> Option<LocalSlice> {
-    // SAFETY: the module's table says for each caller how long the buffer stays, and nobody looks at its
+    // SAFETY: the module's table says for each caller how long the buffer stays, and nobody reads its
     // bytes before.
     unsafe { LocalSlice::of_recv(buffer, offset, len) }
 }

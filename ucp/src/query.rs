@@ -1,6 +1,6 @@
-//! What a request is doing: for programs that supervise and for people who look.
+//! What a request is doing: for programs that supervise and for people who want to know.
 //!
-//! A query frees nothing and moves nothing on. It looks at the engine's tables when it is asked and
+//! A query frees nothing and moves nothing on. It reads the engine's tables when it is asked and
 //! costs nothing before.
 
 use std::fmt;

@@ -9,7 +9,7 @@
 //! ```
 //! Rules. (1) A rejected peer has failed in every respect: what waits for it ends, and so do receives of
 //! its rank in the spaces that it is a member of ([`Engine::peer_failed`]). (2) What still arrives from
-//! it is dropped before anything looks at it, a second HELLO included: its sources are barred, until the
+//! it is dropped before anything reads it, a second HELLO included: its sources are barred, until the
 //! transport gives their numbers to somebody else. (3) The NOTICE is the last message to it, so that a
 //! peer that did not mean harm reports the true reason; a peer that does not know NOTICE is not sent
 //! one. (4) Behind the NOTICE the transport's endpoint is closed. Where an operation of the transport is

@@ -5,7 +5,7 @@
 //!   meet ──► Held ──(farewells of both sides, or close of a failed one)──► Ended ─┐
 //!     ▲        └──(failed, and of another job)──────────────────────────────────┐ │
 //!     │                                                                         ▼ ▼
-//!     └─────────────── Free, the generation one higher ◄──(nothing names it)── looked through
+//!     └─────────────── Free, the generation one higher ◄──(nothing names it)── gone through  
 //! ```
 //! Rules.
 //!

@@ -103,7 +103,7 @@ bowline_base::settings! {
             .change("raise it beyond all messages when senders that wait should leave their processor to others");
         /// How a long message comes to its receiver: get, it reads; put, the sender writes; copy, in fragments through the transport; rtr, as put, and receives are announced to their senders; auto, what is best. What a transport cannot do or is refused is left for the next best.
         pub RNDV_SCHEME: RndvScheme = Setting::<RndvScheme>::choice("BOWLINE_RNDV_SCHEME", "auto")
-            .cost("get: the receiver's time; put: the sender's; copy: both; rtr: a message for each long receive, and all sends to a rank that has announced one look for it")
+            .cost("get: the receiver's time; put: the sender's; copy: both; rtr: a message for each long receive, and all sends to a rank that has announced one are compared with it")
             .change("to compare; rtr for programs that post long receives early and then compute");
         /// Shortest message that is written to an announced receive, and shortest buffer of a receive that is announced; auto: as long as those that are offered. With BOWLINE_RNDV_SCHEME=rtr.
         pub RTR_MIN: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RTR_MIN", 1, 1 << 30)
@@ -120,7 +120,7 @@ bowline_base::settings! {
         /// Which peers are asked after now and then, so that their death is noticed: auto, those whose transport does not notice it by itself, all, or off.
         pub KEEPALIVE: Keepalive = Setting::<Keepalive>::choice("BOWLINE_KEEPALIVE", "auto")
             .cost("a check or an empty message for each silent peer in each interval")
-            .change("all, where a transport's own notice is not trusted; off, where another layer looks after peers");
+            .change("all, where a transport's own notice is not trusted; off, where another layer watches peers");
         /// How often silent peers are asked after.
         pub KEEPALIVE_INTERVAL: Duration = Setting::<Duration>::time("BOWLINE_KEEPALIVE_INTERVAL", Duration::from_secs(20), Duration::ZERO, Duration::from_secs(1 << 22))
             .cost("a wake-up of a sleeping worker in each interval, where there is a peer to ask after")

@@ -10,8 +10,8 @@
 //!
 //! ```text
 //!   thread ── with(op) ──► claim ── op ── settle ── release ── wakes the leader, if it sleeps
-//!   thread ── progress ──► claim ── look ── settle ── release ── the same, if anything happened
-//!   thread ── wait(id) ──► claim ── look ── there: done
+//!   thread ── progress ──► claim ── poll ── settle ── release ── the same, if anything happened
+//!   thread ── wait(id) ──► claim ── test ── there: done
 //!                                   └─ there is no leader: progress, released between two polls,
 //!                                   │                      asleep without a claim
 //!                                   └─ else: asleep on a word of its own, until done or elected
@@ -19,7 +19,7 @@
 //! Rules. (1) The lock of each worker is the one that its inside has anyway
 //! ([`worker_lock`](bowline_base::worker_lock)): a claim makes the thread its owner until the release; no thread sleeps
 //! with a claim. (2) One thread at a time, the leader, makes progress and sleeps on the transports; the others sleep on
-//! a word each. (3) A thread that looked, and so may have completed the requests of others, calls those before its
+//! a word each. (3) A thread that polled, and so may have completed the requests of others, calls those before its
 //! release. (4) A thread that has posted something, or has taken in what the transports brought, wakes the one that
 //! sleeps on them: what a post leaves undone is moved on by progress, and what it sleeps for may be what was taken. That
 //! holds for a thread that waits here and for one that sleeps on the worker's descriptor. (5) The leader lets

@@ -90,7 +90,7 @@ impl Space {
         }
     }
 
-    /// Whether a receive is posted without looking at anything else: most are.
+    /// Whether a receive is posted without a check of anything else: most are.
     #[inline(always)]
     pub(crate) fn posts_at_once(&self) -> bool {
         self.open && !self.checks_receives && self.engine.is_plain()
@@ -156,7 +156,7 @@ impl Space {
 /// Spaces in a piece of the table.
 const PIECE: usize = 1 << 10;
 
-/// Pieces of the table at most. Spaces beyond it, of which nobody has had so many, are looked up.
+/// Pieces of the table at most. Spaces beyond it, of which nobody has had so many, are searched for.
 const PIECES: usize = 1 << 16;
 
 /// A piece of the table.

@@ -142,7 +142,7 @@ impl Worker {
         Ok(RequestId(key))
     }
 
-    /// Posts a receive that its caller waits for before it computes: signal handlers are not asked to look
+    /// Posts a receive that its caller waits for before it computes: signal handlers are not asked to poll
     /// for its message (rule 1 of the module `async_progress`).
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl Worker {
         if length >= inner.engine.async_state.from {
             inner.engine.note_callbacks(key);
         }
-        // It is not watched: its caller looks at the lanes from here on.
+        // It is not watched: its caller polls the lanes from here on.
         self.wait_loop(inner, true, |inner| inner.engine.take_message(key), || None)
     }
 

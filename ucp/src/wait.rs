@@ -2,7 +2,7 @@
 //! at its making, so that ucp itself owns neither clock nor thread.
 //!
 //! ```text
-//!  progress found nothing ──► spin ──(limit)──► yield ──(limit)──► arm, look again, sleep
+//!  progress found nothing ──► spin ──(limit)──► yield ──(limit)──► arm, poll again, sleep
 //!        ▲                                                               │
 //!        └──────────────────── anything happened ◄───────────────────────┘
 //! ```
@@ -23,7 +23,7 @@ pub struct Stages {
     pub yields: u32,
 }
 
-/// Everything that a worker waits for; shown as a list with commas between. It is looked up when it is shown.
+/// Everything that a worker waits for; shown as a list with commas between. It is found out when it is shown.
 #[derive(Clone, Copy)]
 pub struct Waits<'a>(pub(crate) &'a dyn fmt::Display);
 
@@ -47,9 +47,9 @@ pub struct Idle<'a> {
     /// What becomes readable when something arrives; then the doorbell stays silent. Empty where
     /// the doorbell rings for everything.
     pub descriptors: &'a WakeSet,
-    /// Longest sleep, when something must be looked at again.
+    /// Longest sleep, when something must be checked again.
     pub deadline: Option<Duration>,
-    /// What is waited for; looked up when it is shown.
+    /// What is waited for; found out when it is shown.
     pub waits: Waits<'a>,
     /// Whether something has happened since the sleep before. A waiter that finds that nothing does for
     /// long may say so, with `waits`: ucp has no clock to see that by.

@@ -1,6 +1,6 @@
 //! What a worker waits for, in words: for a person who has to explain why nothing moves.
 //!
-//! It looks at the engine's tables when it is shown, and costs nothing before.
+//! It reads the engine's tables when it is shown, and costs nothing before.
 
 use std::fmt;
 

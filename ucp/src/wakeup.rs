@@ -40,7 +40,7 @@ const NEWS: Duration = Duration::from_millis(100);
 pub enum Arm {
     /// One may sleep on the descriptor.
     Ready {
-        /// Longest time after which the worker wants to be looked at although nothing came.
+        /// Longest time after which the worker has to be polled although nothing came.
         within: Option<Duration>,
     },
     /// Something is there already: progress first.
@@ -117,7 +117,7 @@ impl Worker {
     }
 
     /// Sleeps, by the worker's waiter, until something happens, a signal is raised, or the worker
-    /// wants to be looked at; returns at once when something is there already. May return for nothing.
+    /// has to be polled; returns at once when something is there already. May return for nothing.
     /// Progress is the caller's.
     pub fn wait_event(&self) {
         self.sleep(true);
@@ -241,7 +241,7 @@ impl Inner {
         self.disarm_introducer();
     }
 
-    /// Whether a lane is looked at whose peers do not ring the memory's doorbell.
+    /// Whether a lane is polled whose peers do not ring the memory's doorbell.
     pub(crate) fn has_dear_lane(&self) -> bool {
         self.lanes.iter().any(|lane| lane.polled && lane.inter_node)
     }
@@ -286,7 +286,7 @@ impl Inner {
             let event = lane.iface.event_fd().map_err(|error| error.to_string());
             match event.and_then(|event| all.add(event).map_err(|error| error.to_string())) {
                 Ok(()) => {}
-                // Without it the worker would sleep through arrivals: it looks now and then.
+                // Without it the worker would sleep through arrivals: it polls now and then.
                 Err(error) => {
                     let provider = lane.iface.attr().provider;
                     tracing::warn!(provider, error, "no event descriptor; sleeps are short");

@@ -76,7 +76,7 @@ pub struct Worker {
     pub(crate) callbacks: RefCell<Slab<CompletionHandler>>,
     pub(crate) waiter: RefCell<Box<dyn Waiter>>,
     pub(crate) sleeps: Cell<u64>,
-    /// Looks since the last one that found something; see [`Worker::look`].
+    /// Polls since the last one that found something; see [`Worker::progress_or_yield`].
     vain: Cell<u32>,
     /// What the layer above has been called for last that concerns many ranks; empty for nothing.
     pub(crate) called: Cell<&'static str>,

@@ -340,7 +340,7 @@ fn a_message_taken_back_in_its_handler_is_neither_received_nor_dropped() {
     let [sender, receiver] = &pair.workers;
     let seen = cell();
     let (log, time) = (Arc::clone(&seen), pair.network.clone());
-    // It looks until the sender has asked for its message, and then receives it, or lets it go.
+    // It polls until the sender has asked for its message, and then receives it, or lets it go.
     receiver.am_handler(
         1,
         Box::new(move |worker, message| {

@@ -35,7 +35,7 @@ fn by_hand(worker: &Worker) -> RemoteWorker {
 }
 
 #[test]
-fn what_a_call_leaves_between_the_last_look_and_the_nap_is_looked_at() {
+fn what_a_call_leaves_between_the_last_poll_and_the_nap_is_done() {
     let sides = Sides::new(2, NetworkOptions::default(), &[("BOWLINE_RNDV_THRESHOLD", "100")]);
     let door = by_hand(&sides.workers[1]);
     let naps = || {
@@ -56,7 +56,7 @@ fn what_a_call_leaves_between_the_last_look_and_the_nap_is_looked_at() {
     let receive = sides.recv(1, 1000);
     assert!(!naps(), "the receive has left something to do");
     while door.serve() > 0 {}
-    assert!(naps(), "it has looked since");
+    assert!(naps(), "it has polled since");
     sides.until(|| sides.workers[1].is_complete(receive));
     sides.end(0, Ok(sent));
 }
@@ -81,15 +81,15 @@ fn what_a_helper_has_dealt_with_has_happened() {
     let noted = Noting::default();
     let (worker, ep) = worker_that_waits(&config(&[]), Box::new(noted.clone()));
     let door = by_hand(&worker);
-    let mut looks = 0;
+    let mut polls = 0;
     worker.wait_until(|| {
-        looks += 1;
-        if looks == 4 {
+        polls += 1;
+        if polls == 4 {
             let envelope = Envelope { space: 0, source: 0, tag: 7 };
             let _ = worker.send(ep, envelope, SendBuf::owned(vec![1]), SendMode::Standard).unwrap();
             assert!(door.serve() > 0, "the message has come");
         }
-        looks == 8
+        polls == 8
     });
     let noted = noted.0.lock().unwrap();
     assert_eq!(noted.iter().filter(|first| **first).count(), 2, "{noted:?}");
@@ -159,7 +159,7 @@ fn wakes_the_leader(meanwhile: impl Fn(&Sides, Ep, &RemoteWorker, &SharedWorker)
             // The helper goes to sleep, too, and awakes.
             door.sleep(|_, _, _| ());
             waiter.released.store(1, Ordering::Release);
-            // To cancel the receive wakes the leader, too: it is to have looked before.
+            // To cancel the receive wakes the leader, too: it is to have polled before.
             while waiter.noted.load(Ordering::Acquire) == 0 {
                 std::thread::yield_now();
             }
@@ -195,7 +195,7 @@ fn another_thread_wakes_the_leader_beside_a_helper() {
 #[test]
 fn a_helper_takes_no_wake_up_of_the_leader() {
     wakes_the_leader(|_, _, door, worker| {
-        // The leader has called the helper before it went to sleep, which keeps the helper awake until it has looked.
+        // The leader has called the helper before it went to sleep, which keeps the helper awake until it has polled.
         door.serve();
         let mut slept = false;
         door.sleep(|_, _, _| {

@@ -133,7 +133,7 @@ impl Site {
         }
     }
 
-    /// Clients that come, say a word and go, until the places of those before them were looked at.
+    /// Clients that come, say a word and go, until the places of those before them were freed.
     fn others(&mut self, from: u32, count: u32) -> Vec<Ep> {
         let mut eps = Vec::new();
         for number in from..from + count {

@@ -180,7 +180,7 @@ fn serve(open: fn(u64) -> Worker, name: &'static str) {
         server.peer_count(),
         SETTLED.min(clients / 2),
     );
-    // Of clients that went without a word, some of the last have not been looked at yet.
+    // Of clients that went without a word, some of the last have not been noticed yet.
     assert!(now.descriptors <= settled.descriptors + 64, "{now:?} after {settled:?}");
     // A sanitizer keeps what was freed.
     if !cfg!(bowline_sanitize) {

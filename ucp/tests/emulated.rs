@@ -213,7 +213,8 @@ fn damaged_keys_open_nothing_or_what_is_refused() {
     for bit in packed.len() * 8 - 64..packed.len() * 8 {
         let mut damaged = packed.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        let opened = far.sides.workers[0].rkey_unpack(far.ep, &damaged).expect("it looks like one");
+        let opened =
+            far.sides.workers[0].rkey_unpack(far.ep, &damaged).expect("its form is that of one");
         let put = far.sides.workers[0].put(opened, far.base, SendBuf::owned(vec![1]));
         assert_eq!(far.sides.end(0, put).outcome, Err(OpError::BadRemote));
     }

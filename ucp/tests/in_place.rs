@@ -84,7 +84,7 @@ fn messages_that_wait_are_not_overtaken() {
     );
     let seen = watch(&pair, 9);
     let mut open = Vec::new();
-    // In pieces, short, with its sender, short; and all of it before the receiver looks.
+    // In pieces, short, with its sender, short; and all of it before the receiver polls.
     for (header, len) in [(1, 60_000), (2, 8), (3, 400_000), (4, 8)] {
         open.extend(send(&pair, 9, &[header], pattern(len, 2)));
     }

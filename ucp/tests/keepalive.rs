@@ -69,7 +69,7 @@ fn a_silent_death_is_noticed() {
     }
 }
 
-/// A peer that computes for a long time, and looks at nothing, is not declared dead.
+/// A peer that computes for a long time, and polls nothing, is not declared dead.
 #[test]
 fn a_computing_peer_is_left_alone() {
     for checks in [true, false] {

@@ -481,16 +481,16 @@ impl Waiter for Beside {
 fn a_wait_for_a_rank_that_has_a_processor_looks_on_before_it_yields() {
     let yields = Beside::default();
     let (worker, _) = worker_that_waits(&config(&[]), Box::new(yields.clone()));
-    let looks_for = |rank, wanted| {
-        let mut looks = 0;
+    let polls_for = |rank, wanted| {
+        let mut polls = 0;
         *yields.0.lock().unwrap() = 0;
         assert!(worker.yield_until(rank, || {
-            looks += 1;
-            looks == wanted
+            polls += 1;
+            polls == wanted
         }));
         *yields.0.lock().unwrap()
     };
-    assert_eq!(looks_for(Some(1), 20), 0);
-    assert!(looks_for(Some(1), 200) > 0, "it does not look on for ever");
-    assert!(looks_for(Some(2), 20) > 10 && looks_for(None, 20) > 10);
+    assert_eq!(polls_for(Some(1), 20), 0);
+    assert!(polls_for(Some(1), 200) > 0, "it does not poll for ever");
+    assert!(polls_for(Some(2), 20) > 10 && polls_for(None, 20) > 10);
 }

@@ -204,7 +204,7 @@ impl Program {
         }
     }
 
-    /// Posts what is missing on either side, and looks at everything.
+    /// Posts what is missing on either side, and checks everything.
     fn finish(mut self) {
         for side in 0..2 {
             for tag in 0..TAGS {

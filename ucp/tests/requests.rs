@@ -50,7 +50,7 @@ fn a_query_says_what_a_request_waits_for() {
     assert_eq!(ask(b, stream), (OperationKind::StreamReceive, Some(0), 7, WaitsFor::Arrival));
     assert_eq!(b.query(stream).map(|info| info.moved), Some(3));
     assert_eq!(ask(b, receive).3, WaitsFor::Nothing);
-    // Asked, tested and looked at, it is still there.
+    // Asked, tested and peeked at, it is still there.
     assert_eq!(b.peek(receive).map(|status| status.length), Some(900));
     assert_eq!(b.query(receive).and_then(|info| info.status), b.peek(receive));
     assert_eq!(b.take(receive).map(|status| status.outcome), Some(Ok(())));

@@ -76,7 +76,7 @@ impl Sides {
     pub(crate) fn until(&self, done: impl Fn() -> bool) {
         let mut idle = 0;
         while !done() {
-            // Some things are looked at every so many polls only.
+            // Some things are checked every so many polls only.
             idle = if self.round() { 0 } else { idle + 1 };
             assert!(idle < 200 || done(), "nothing is under way, yet it is not done");
         }

@@ -147,14 +147,14 @@ fn a_refused_message_says_whose_failure_it_is() {
             let [sender, receiver] = &pair.workers;
             // Relaxed: one thread.
             let report = || pair.thirds[1].0.store(1, Ordering::Relaxed);
-            let look = || {
+            let poll = || {
                 for _ in 0..200 {
                     receiver.progress();
                 }
             };
             if reported_first {
                 report();
-                look();
+                poll();
                 assert_eq!(receiver.failures(), [2]);
             }
             let envelope = Envelope { space: 5, source: 0, tag: 9 };
@@ -169,7 +169,7 @@ fn a_refused_message_says_whose_failure_it_is() {
             if !reported_first {
                 assert!(!sender.is_complete(send), "nobody has matched it");
                 report();
-                look();
+                poll();
             }
             pair.until(|| sender.is_complete(send));
             assert!(sender.failures().is_empty(), "it has not heard of the death");

@@ -121,10 +121,10 @@ fn a_wait_in_a_handler_sleeps_though_its_id_has_a_second_message() {
         1,
         Box::new(move |worker, _| {
             let before = log.load(Ordering::Relaxed);
-            let mut looks = 0;
+            let mut polls = 0;
             worker.wait_until(|| {
-                looks += 1;
-                assert!(looks < 1000, "it looks without ever sleeping");
+                polls += 1;
+                assert!(polls < 1000, "it polls without ever sleeping");
                 log.load(Ordering::Relaxed) > before
             });
             count.fetch_add(1, Ordering::Relaxed);

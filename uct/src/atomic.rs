@@ -111,7 +111,7 @@ impl AtomicOp {
         }
     }
 
-    /// An operation that came from a peer. A second operand that it lacks is not looked at.
+    /// An operation that came from a peer. A second operand that it lacks is not read.
     pub const fn from_wire(number: u8, [first, second]: [u64; 2]) -> Option<Self> {
         Some(match number {
             0 => Self::Add(first),

@@ -60,7 +60,7 @@ pub unsafe trait Iface:
 
     /// Whether `address` can be connected to, or the reason why not. May do system calls.
     ///
-    /// It is asked when a transport for messages is looked for. So it may say no to the interface's own
+    /// It is asked when a transport for messages is searched for. So it may say no to the interface's own
     /// address although `connect` takes that, for operations of the device on the own memory.
     fn reachable(&self, address: &[u8]) -> Result<(), Unreachable>;
 

@@ -44,7 +44,7 @@ struct Run {
     waits: bool,
 }
 
-/// Looks of a waiting member beside the others. Models cannot wait in a loop: a member that has seen
+/// Polls of a waiting member beside the others. Models cannot wait in a loop: a member that has seen
 /// nothing so often goes on when all threads have ended, and must then come to an end.
 const POLLS: u32 = 2;
 
@@ -74,9 +74,9 @@ impl Run {
                     continue;
                 }
             }
-            let mut looks = 0..POLLS;
+            let mut polls = 0..POLLS;
             while !self.member.poll(memory)? {
-                if looks.next().is_none() {
+                if polls.next().is_none() {
                     return Ok(false);
                 }
                 thread::yield_now();
@@ -137,7 +137,7 @@ fn loom_barrier_gives_everybody_the_sum() {
     check_orders(2, || assert_eq!(members(3, 1, None), [Ok(()); 3]));
 }
 
-/// One member announces that it sleeps, by `announce`, and looks once more.
+/// One member announces that it sleeps, by `announce`, and polls once more.
 fn no_sleeper_is_forgotten(announce: fn(&mut BarrierMember, &LoomWords) -> bool) {
     check_orders(3, move || {
         let world = World::new(2);
@@ -173,7 +173,7 @@ fn loom_barrier_wakes_its_sleepers() {
     });
 }
 
-/// The model must be able to fail: a member that looks before it announces its sleep.
+/// The model must be able to fail: a member that polls before it announces its sleep.
 #[test]
 #[should_panic(expected = "asleep, and the round is over")]
 fn loom_barrier_sleepers_must_poll_after_they_announce() {

@@ -6,11 +6,11 @@ use crate::words::HeapWords;
 
 const RANKS: u32 = 11;
 
-/// What a wait may do besides looking at the result's word.
+/// What a wait may do besides reading the result's word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
-    /// Looks at everything each time, as after a long wait.
-    Looks,
+    /// Checks everything each time, as after a long wait.
+    Polls,
     /// Goes to sleep at once.
     Sleeps,
 }
@@ -50,7 +50,7 @@ fn threads_sum_in_many_rounds() {
                 let mut member = BarrierMember::new(rank, RANKS);
                 for round in 0..300_u64 {
                     let number = round << 8 | u64::from(rank);
-                    let got = sum(&mut member, memory, woken, Waiting::Looks, number).unwrap();
+                    let got = sum(&mut member, memory, woken, Waiting::Polls, number).unwrap();
                     let expected = ((u64::from(RANKS) * round) << 8) + 55;
                     assert_eq!(got, Outcome::Sum(expected), "round {round}");
                 }
@@ -159,7 +159,7 @@ fn damaged(len: usize, at: usize, when: u32, change: impl Fn(u64) -> u64) -> Vec
             let result = last.map_or(Vec::new(), input);
             match script.poll(rank, &result) {
                 Ok(true) => {}
-                // A member that sees others under way polls again, after they have looked.
+                // A member that sees others under way polls again, after they have polled.
                 Ok(false) => failed[rank as usize] = script.poll(rank, &result).is_err(),
                 Err(_) => failed[rank as usize] = true,
             }
@@ -194,7 +194,7 @@ fn a_changed_word_ends_with_an_error_for_everybody_or_with_the_right_result() {
                     let failed = damaged(len, at, when, change);
                     let count = failed.iter().filter(|failed| **failed).count();
                     found += count;
-                    // `look` and `take` have asserted that no result was wrong. The last rounds
+                    // `poll` and `take` have asserted that no result was wrong. The last rounds
                     // end what is damaged for everybody but, at most, those whom nothing touched
                     // since: the damage came after they had left.
                     let late = when >= 16;

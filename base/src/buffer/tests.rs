@@ -111,7 +111,7 @@ fn runs_are_the_parts_of_pieces() {
 fn nothing_beyond_the_pieces_is_touched() {
     let mut ground = vec![9_u8; 64];
     let start = ground.as_mut_ptr();
-    // SAFETY: three places inside of `ground`, apart from each other, which is not looked at before
+    // SAFETY: three places inside of `ground`, apart from each other, which is not read before
     // the handle is gone.
     let mut space = unsafe {
         RecvBuf::borrowed_pieces(&[(start.add(2), 3), (start.add(50), 10), (start.add(20), 4)])

@@ -122,7 +122,7 @@ impl Doorbell {
         }
     }
 
-    /// States that the owner is about to sleep. It must look at everything it waits for once more
+    /// States that the owner is about to sleep. It must check everything it waits for once more
     /// before it does, and [`disarm`](Self::disarm) when it is awake again. For
     /// [`Sleep::Fd`] the event descriptor must have been made before.
     pub fn arm(&self, kind: Sleep) {

@@ -8,7 +8,7 @@
 //!
 //! 1. A sender that was refused and has nothing else to do *asks*: it stores its `waiting`, then 1
 //!    in the consumer's `wanted` (Release).
-//! 2. It arms its doorbell, looks for space once more, and looks whether `wanted` is still 1. It
+//! 2. It arms its doorbell, checks for space once more, and checks that `wanted` is still 1. It
 //!    sleeps only if there is no space and its question stands.
 //! 3. A consumer that may have made space makes a light fence and loads `wanted`. If it is not 0,
 //!    it *answers*: it swaps 0 into it (Acquire) and rings every sender whose `waiting` names it.
@@ -65,7 +65,7 @@ pub fn stands(wanted: &AtomicU32) -> bool {
     wanted.load(Ordering::Relaxed) != 0
 }
 
-/// The consumer's look, after it has made space.
+/// The consumer's check, after it has made space.
 #[inline]
 pub fn is_asked(wanted: &AtomicU32) -> bool {
     // Between the space that was made and the check of who waits for it.

@@ -194,7 +194,7 @@ fn a_death_wakes_even_who_was_robbed_of_its_state() {
         let thread = std::thread::spawn(move || {
             sleeper.arm(kind);
             armed.send(()).unwrap();
-            // The futex call that an owner makes which armed, looked, and was robbed only then.
+            // The futex call that an owner makes which armed, checked, and was robbed only then.
             if kind == Sleep::Futex {
                 let word = &memory.control(0).unwrap().doorbell.word;
                 while !memory.is_dead(1) {

@@ -49,7 +49,7 @@ mod imp {
         }
     }
 
-    /// What a sender does between publishing and looking whether the receiver sleeps: nothing
+    /// What a sender does between publishing and reading whether the receiver sleeps: nothing
     /// but keeping the compiler from exchanging the two, or a SeqCst fence where membarrier is
     /// missing. [`Doorbell::ring`](crate::doorbell::Doorbell::ring) includes it.
     #[inline]

@@ -30,7 +30,7 @@ impl Shared {
         self.messages.iter().map(|m| m.load(Ordering::Acquire)).sum()
     }
 
-    /// Arms and looks; true when the owner would call the kernel to sleep.
+    /// Arms and polls; true when the owner would call the kernel to sleep.
     fn sleeps_after(&self, expected: u32, membarrier: bool) -> bool {
         let fence_or_not = || {
             if membarrier {
@@ -142,16 +142,16 @@ struct Inside {
     called: bool,
 }
 
-/// A progress thread looks and arms under the lock, twice. What the owner leaves between them rings a doorbell that is not
-/// armed yet; so the owner leaves a mark, too, which the helper looks for before it arms.
-fn what_is_left_before_a_sleep_is_looked_at(marks: bool) {
+/// A progress thread polls and arms under the lock, twice. What the owner leaves between them rings a doorbell that is not
+/// armed yet; so the owner leaves a mark, too, which the helper checks before it arms.
+fn what_is_left_before_a_sleep_is_done(marks: bool) {
     loom::model(move || {
         let owner = crate::worker_lock::WorkerLock::new(Inside { left: 0, called: false });
         let (door, word) = (owner.remote(), Arc::new(AtomicU32::new(AWAKE)));
         let bell = Arc::clone(&word);
         let helper = thread::spawn(move || {
             let mut taken = 0;
-            // Called once, it looks twice at most.
+            // Called once, it polls twice at most.
             for _ in 0..2 {
                 {
                     let mut inside = door.enter();
@@ -183,13 +183,13 @@ fn what_is_left_before_a_sleep_is_looked_at(marks: bool) {
 
 #[test]
 fn loom_doorbell_no_call_is_lost_before_a_sleep() {
-    what_is_left_before_a_sleep_is_looked_at(true);
+    what_is_left_before_a_sleep_is_done(true);
 }
 
 #[test]
 #[should_panic(expected = "asleep with work left")]
 fn loom_doorbell_a_helper_needs_the_mark() {
-    what_is_left_before_a_sleep_is_looked_at(false);
+    what_is_left_before_a_sleep_is_done(false);
 }
 
 /// An owner with a socket.
@@ -341,7 +341,7 @@ fn loom_doorbell_a_death_wakes_who_was_robbed_of_its_state() {
     robbed_by_the_dead(Sleep::Futex, true, mark_whatever);
 }
 
-/// The model must be able to fail: a marker that looks at the word finds an owner that is awake.
+/// The model must be able to fail: a marker that reads the word finds an owner that is awake.
 #[test]
 #[should_panic(expected = "asleep for ever")]
 fn loom_doorbell_a_death_must_not_trust_the_word() {

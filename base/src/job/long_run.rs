@@ -2,9 +2,9 @@
 //!
 //! A rank whose yield took long has to know to whom the processor went: to a rank of its job that copied a long
 //! message, or to a program of somebody else. Each rank notes its own long runs, so that the others of its processor
-//! can look. It is a hint: any process of the node can write the word, and nothing depends on it but when to sleep.
+//! can read them. It is a hint: any process of the node can write the word, and nothing depends on it but when to sleep.
 //!
-//! Beside that word one says whether the rank has a processor now. Who waits for a rank that has one looks on for a
+//! Beside that word one says whether the rank has a processor now. Who waits for a rank that has one polls on for a
 //! moment; who waits for another one yields at once.
 //!
 //! ```text

@@ -17,7 +17,7 @@ pub fn start_time_of(pid: u32) -> io::Result<u64> {
 }
 
 /// The pid namespace of this process, within which its number and that of others mean something.
-/// `None` where `/proc` belongs to another one, so that no process can be looked up by its number, or
+/// `None` where `/proc` belongs to another one, so that no process can be found by its number, or
 /// is not there.
 pub fn pid_namespace() -> Option<u64> {
     let own = std::fs::read_link("/proc/self").ok()?;

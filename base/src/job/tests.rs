@@ -190,5 +190,5 @@ fn who_has_left_is_known_and_is_not_dead() {
     job.mark_dead(5);
     assert_eq!(job.left().collect::<Vec<_>>(), [0, 63, 64, 69]);
     assert_eq!(job.dead().collect::<Vec<_>>(), [5]);
-    assert_ne!(job.death_generation(), before, "a poll of it looks");
+    assert_ne!(job.death_generation(), before, "a poll of it notices");
 }

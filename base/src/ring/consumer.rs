@@ -157,7 +157,7 @@ impl<W: Words> Consumer<W> {
         Place::Wide(&self.words, self.shape.slot_line(self.head))
     }
 
-    /// Looks whether the ring can go on, when nothing has come by it for a while, and shows the
+    /// Checks whether the ring can go on, when nothing has come by it for a while, and shows the
     /// producer the head again, in case somebody else has written there. Rule 6.
     ///
     /// # Errors

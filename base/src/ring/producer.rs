@@ -71,8 +71,8 @@ impl<W: Words> Producer<W> {
         self.shape.max_data()
     }
 
-    /// Whether the receiver wants the ring back, as far as the producer has looked: it looks
-    /// when the ring seems full, and in [`refresh`](Self::refresh).
+    /// Whether the receiver wants the ring back, as far as the producer has read: it reads
+    /// that when the ring seems full, and in [`refresh`](Self::refresh).
     #[inline]
     pub const fn evicted(&self) -> bool {
         self.evicted
@@ -90,7 +90,7 @@ impl<W: Words> Producer<W> {
         self.tail
     }
 
-    /// Whether a slot is free; looks at the consumer's head only if none seems to be.
+    /// Whether a slot is free; reads the consumer's head only if none seems to be.
     #[inline]
     pub fn has_space(&mut self) -> bool {
         self.tail < self.limit || self.refresh()

@@ -31,9 +31,9 @@
 //!   any ── impossible control word, or more holes than the dead can have left ──► Poisoned
 //! ```
 //!
-//! 4. It looks at one slot, the next one. Nothing is there while its tag is another one, its length
+//! 4. It reads one slot, the next one. Nothing is there while its tag is another one, its length
 //!    reaches beyond the end, one of its CONT slots is not there, or the checksum does not fit: all of
-//!    that is how a message looks that has not landed whole, and it looks again. So it loads no
+//!    that is the state of a message that has not landed whole, and it polls again. So it loads no
 //!    counter to find the queue empty.
 //! 5. It copies a message out before it believes the checksum, and hands out the copy.
 //! 6. It flips when it has come to the middle of the half, or has found nothing for a while in a half
@@ -57,7 +57,7 @@
 //!     and it is notified ([`Sources::hole`]). More holes without a claim than the dead can have left
 //!     poison the queue.
 //! 11. The checksum keeps out what is torn, stale, or written at random: a slot of another state fits by
-//!     chance once in 2^48 looks at different states. It does not keep out a peer that knows the cookie.
+//!     chance once in 2^48 reads of different states. It does not keep out a peer that knows the cookie.
 //!
 //! There is no loom model of it: its consumer reads words while they land, which loom calls a race, and
 //! trusts none of them before the checksum fits. The tests let words land one by one in any order instead.

@@ -23,7 +23,7 @@
 //! 2. *Put* the slots; [`Words::order`]; then *finalise*: add their number to S of the ticket's
 //!    half. The put must be complete before: a put with a flag is no substitute, since S is
 //!    shared.
-//! 3. The consumer looks at R; when something is reserved, it swaps R for (other half, next
+//! 3. The consumer reads R; when something is reserved, it swaps R for (other half, next
 //!    generation, offset 0) and keeps the offset r. The thesis does that with a fetch-AND-XOR;
 //!    since nobody but the consumer flips, a swap does the same.
 //! 4. Each reservation adds its slots to exactly one of S and F of its half. So S + F = r says

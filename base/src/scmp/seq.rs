@@ -75,7 +75,7 @@
 //! reports the fault from every call. A slot of length or order that cannot be is skipped and
 //! reported as its source's fault.
 //!
-//! A reservation that nobody made, or a slot whose tag was overwritten, looks like a producer at
+//! A reservation that nobody made, or a slot whose tag was overwritten, seems to be that of a producer at
 //! work. So a consumer that finds nothing for long although R says that something is there settles
 //! (11 to 13) with nobody dead: when everybody alive has finished what it had announced, what is
 //! still missing was announced by nobody. A producer that stands still between 2 and 5, stopped by a

@@ -2,7 +2,7 @@
 //! a hole has stood for long.
 //!
 //! It takes a snapshot of the unfinished intents on one queue, then watches each until it has
-//! changed or its producer is dead. It does not look at slots; the queue forms do, and say why
+//! changed or its producer is dead. It does not read slots; the queue forms do, and say why
 //! the snapshot covers everything that can be missing.
 
 use super::{Intent, Producers};
@@ -34,7 +34,7 @@ impl Settlement {
         self.dead.clear();
     }
 
-    /// Takes the snapshot, if there is none yet, and looks at it again. `None`: somebody alive
+    /// Takes the snapshot, if there is none yet, and reads those intents again. `None`: somebody alive
     /// is still at work. Otherwise the dead, who alone can account for what is missing now.
     pub(super) fn advance<P: Producers>(&mut self, producers: &P, queue: u16) -> Option<&[Dead]> {
         if !self.begun {

@@ -1,4 +1,4 @@
-//! A slot of 64 bytes: what a message looks like in a queue.
+//! A slot of 64 bytes: the form of a message in a queue.
 //!
 //! ```text
 //!   word 0   tag u32 | length u16 | source u16      shared; stored last, Release
@@ -46,7 +46,7 @@ pub(super) const fn bytes_in(slots: usize) -> usize {
 /// A message on its way into a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
-    /// Which handler it is for; the queue does not look at it.
+    /// Which handler it is for; the queue does not read it.
     pub id: u8,
     /// Free for the user.
     pub flags: u8,

@@ -8,7 +8,7 @@
 //! which had the cell before (acquire): by rule 2 they have finished that one. It then stores c (release). (4) A member
 //! reads a cell of call c once c is stored there (acquire), and before it states c + 1.
 //!
-//! What is stated is not checked, as data is not: a stray write to it looks like another call.
+//! What is stated is not checked, as data is not: a stray write to it counts as another call.
 
 use super::{CELLS, StagingMember, StagingProgress, Stated};
 use crate::barrier::StrayWrite;
@@ -42,7 +42,7 @@ impl StagingMember {
         if self.seen >= needed {
             return Ok(None);
         }
-        // As far as half of the calls that the cells hold, so that a member which is ahead need not look each time.
+        // As far as half of the calls that the cells hold, so that a member which is ahead need not read each time.
         for call in [self.call().saturating_sub(CELLS / 2).max(needed), needed] {
             match self.missing(memory, call)? {
                 None => {
@@ -80,7 +80,7 @@ impl StagingMember {
         memory.put_across(self.cell_data(self.rank, at, bytes.len()), bytes);
     }
 
-    /// States what this member takes the call to be, any number, and publishes the data. Whether to look who sleeps
+    /// States what this member takes the call to be, any number, and publishes the data. Whether to check who sleeps
     /// ([`wakes`](Self::wakes)).
     #[must_use]
     #[inline]
@@ -121,7 +121,7 @@ impl StagingMember {
         memory.get_across(self.cell_data(rank, at, out.len()), out);
     }
 
-    /// The call has ended for this member. Whether to look who sleeps.
+    /// The call has ended for this member. Whether to check who sleeps.
     #[must_use]
     #[inline]
     pub fn end_call<W: Words>(&mut self, memory: &W) -> bool {

@@ -260,7 +260,7 @@ fn loom_staging_steps_must_be_claimed() {
     combine(2, 3, |member, memory| member.is_there(memory, Written(1 - member.rank, 1)).unwrap());
 }
 
-/// One member announces that it sleeps, by `announce`, and looks once more.
+/// One member announces that it sleeps, by `announce`, and polls once more.
 fn no_sleeper_is_forgotten(announce: fn(&StagingMember, &LoomWords) -> bool) {
     check_orders(3, move || {
         let memory = LoomWords::new(geometry(2, 1).bytes());
@@ -297,7 +297,7 @@ fn loom_staging_wakes_its_sleepers() {
     });
 }
 
-/// The model must be able to fail: a member that looks before it announces its sleep.
+/// The model must be able to fail: a member that polls before it announces its sleep.
 #[test]
 #[should_panic(expected = "asleep, and nobody wakes it")]
 fn loom_staging_sleepers_must_poll_after_they_announce() {
@@ -308,7 +308,7 @@ fn loom_staging_sleepers_must_poll_after_they_announce() {
     });
 }
 
-/// Looks of a member beside a stray write. After them it takes what it has not found as not there.
+/// Polls of a member beside a stray write. After them it takes what it has not found as not there.
 const POLLS: u32 = 3;
 
 #[test]

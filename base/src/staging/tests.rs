@@ -20,7 +20,7 @@ enum Kind {
     Combined,
 }
 
-/// Numbers that look random, the same for the same seed.
+/// Numbers that seem random, the same for the same seed.
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *seed >> 33

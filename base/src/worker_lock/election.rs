@@ -13,7 +13,7 @@
 //! touched without it. (2) A thread that finds, under the lock, that ends have come calls
 //! [`settle`](ProgressElection::settle) before it releases the lock: so an end that is there has no parked waiter.
 //! (3) A leader that leaves calls the next one under the same lock: so where a waiter is parked, there is a
-//! leader. (4) A call is stored before the sleeper is woken, and the sleeper looks at the word before
+//! leader. (4) A call is stored before the sleeper is woken, and the sleeper reads the word before
 //! and after it sleeps: a call between the two is not lost, since the kernel compares the word itself.
 
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Slot {
 #[cfg(not(bowline_loom))]
 fn sleep(word: &AtomicU32) {
     use rustix::thread::futex;
-    // Whatever it answers, the caller looks at the word again.
+    // Whatever it answers, the caller reads the word again.
     let _ = futex::wait(word, futex::Flags::PRIVATE, PARKED, None);
 }
 
@@ -165,7 +165,7 @@ mod loom_tests {
     }
 
     struct Shared {
-        /// What the network has delivered and nobody has looked at.
+        /// What the network has delivered and nobody has taken in.
         sent: [AtomicU32; 3],
         state: Mutex<State>,
     }
@@ -177,7 +177,7 @@ mod loom_tests {
         }
 
         /// One poll, by the thread with the lock.
-        fn look(&self, state: &mut State) {
+        fn poll(&self, state: &mut State) {
             for (here, sent) in state.here.iter_mut().zip(&self.sent) {
                 // Acquire pairs with the Release of `send`.
                 *here |= sent.load(Ordering::Acquire) == 1;
@@ -187,13 +187,13 @@ mod loom_tests {
         }
 
         fn send(&self, key: usize) {
-            // Release pairs with the Acquire of `look`.
+            // Release pairs with the Acquire of `poll`.
             self.sent[key].store(1, Ordering::Release);
         }
 
         fn wait(&self, key: usize, leaves: bool) {
             let mut state = self.state.lock().expect("no model panics with it");
-            self.look(&mut state);
+            self.poll(&mut state);
             if state.here[key] {
                 return;
             }
@@ -209,7 +209,7 @@ mod loom_tests {
             }
             loop {
                 let mut state = self.state.lock().expect("as above");
-                self.look(&mut state);
+                self.poll(&mut state);
                 if state.here[key] {
                     if leaves {
                         state.election.leave();
@@ -257,7 +257,7 @@ mod loom_tests {
         everybody_gets_its_own([0, 1], false);
     }
 
-    /// A third thread, which waits for nothing, looks in between and may take in what others wait
+    /// A third thread, which waits for nothing, polls in between and may take in what others wait
     /// for: it must call them.
     #[test]
     fn loom_a_poll_of_another_thread_calls_the_parked() {
@@ -267,17 +267,17 @@ mod loom_tests {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || shared.wait(0, true))
             };
-            let looker = {
+            let poller = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     let mut state = shared.state.lock().expect("as above");
-                    shared.look(&mut state);
+                    shared.poll(&mut state);
                 })
             };
             shared.send(0);
             shared.wait(0, true);
             waiter.join().expect("it has its message");
-            looker.join().expect("it looked");
+            poller.join().expect("it polled");
         });
     }
 }

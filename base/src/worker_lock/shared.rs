@@ -51,7 +51,7 @@ pub trait Driven {
     /// Makes progress once. Returns how many events there were.
     fn progress(&mut self) -> u32;
 
-    /// Whether a parked waiter is to look whether its end has come. `events`: whether anything happened.
+    /// Whether a parked waiter is to check whether its end has come. `events`: whether anything happened.
     fn is_there(&mut self, key: &Self::Key, events: bool) -> bool;
 
     /// Arms what there is to sleep on: from now on every event, and every wake-up since the last sleep, ends
@@ -206,7 +206,7 @@ impl<D: Driven, W: Fn()> SharedLock<D, W> {
         );
         // Relaxed: a hint for the leader.
         self.wanted.fetch_add(1, Ordering::Relaxed);
-        // Relaxed: the claim decides. Looked at first, so that the holder keeps its line.
+        // Relaxed: the claim decides. Read first, so that the holder keeps its line.
         wait_until(|| self.claims.0.word.load(Ordering::Relaxed) == FREE && self.claims.0.claim());
         self.wanted.fetch_sub(1, Ordering::Relaxed);
     }

@@ -162,7 +162,7 @@ pub struct MultiRail {
     scratch: Vec<u8>,
     /// Where messages are packed.
     staging: Vec<u8>,
-    /// Which path is looked at first.
+    /// Which path is polled first.
     next: usize,
     costs: TransportCosts,
     stats: RailStats,

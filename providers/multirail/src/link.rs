@@ -197,7 +197,7 @@ impl Links {
     /// Takes back a link of which no peer has heard.
     pub(super) fn take_back(&mut self, index: u32) {
         self.by_uid.remove(&self.list[index as usize].uid);
-        // What looks at all links finds one that has failed, and does nothing for it.
+        // What goes through all links finds one that has failed, and does nothing for it.
         self.list[index as usize] = Link::gone();
         self.free.push(index);
     }

@@ -151,7 +151,7 @@ impl Address {
         let (provider, name) = (r.bytes()?, r.bytes()?);
         let body = bytes.len() - r.rest().len();
         let check = r.u64()?;
-        // Fuzzing looks behind the check.
+        // Fuzzing reads what is behind the check.
         let right = cfg!(fuzzing) || fnv_64(&bytes[..body]) == check;
         let whole = right && bytes.len() == body + CHECK;
         let provider = std::str::from_utf8(provider).map_err(|_| BadAddress::Damaged)?;

@@ -13,7 +13,7 @@
 //!   libfabric does not say which process of that host it is, so one of these may belong to another
 //!   peer there. `failure` says when they are cut.
 //!
-//! A descriptor is duplicated before it is looked at: the duplicate names the same socket until it is
+//! A descriptor is duplicated before it is examined: the duplicate names the same socket until it is
 //! closed here, although libfabric may close its own and another thread may be given the number.
 
 use std::io;
@@ -50,11 +50,11 @@ impl Which {
     /// Ends these connections and adds their ends to `cut`.
     ///
     /// # Errors
-    /// When there is no descriptor left to look at one of them.
+    /// When there is no descriptor left to examine one of them.
     pub(crate) fn cut(&self, cut: &mut Vec<Ends>) -> io::Result<()> {
         for number in descriptors()? {
             // SAFETY: the number was that of an open descriptor a moment ago. If it has been closed
-            // since, the calls fail or concern whatever has the number now, which is looked at
+            // since, the calls fail or concern whatever has the number now, which is examined
             // again below.
             let fd = unsafe { BorrowedFd::borrow_raw(number) };
             // Only a connection of the peer's is duplicated: a duplicate of a file would, when it is
@@ -81,7 +81,7 @@ impl Which {
     }
 }
 
-/// Whether libfabric still holds one of these connections, or may: where nobody can look it does.
+/// Whether libfabric still holds one of these connections, or may: where it cannot be checked it does.
 pub(crate) fn any_open(cut: &[Ends]) -> bool {
     if cut.is_empty() {
         return false;
@@ -165,7 +165,7 @@ mod tests {
         assert!(any_open(&cut));
         drop(made);
         setrlimit(Resource::Nofile, Rlimit { current: Some(0), ..before }).unwrap();
-        assert!(any_open(&cut), "nobody could look");
+        assert!(any_open(&cut), "it could not be checked");
         setrlimit(Resource::Nofile, before).unwrap();
         assert!(!any_open(&cut));
     }

@@ -288,7 +288,7 @@ impl OfiIface {
         }
     }
 
-    /// Looks at the peers of this process.
+    /// Checks the peers of this process.
     pub(crate) fn check_local_peers(&mut self) {
         let mut place = 0;
         while let Some(&index) = self.here.get(place) {
@@ -302,7 +302,7 @@ impl OfiIface {
         }
     }
 
-    /// Looks at the peers of other processes, and of other hosts.
+    /// Checks the peers of other processes, and of other hosts.
     pub(crate) fn check_remote_peers(&mut self) {
         while let Some(index) = self.watch.ended() {
             let Some(peer) = self.peers.get(index as usize) else { return };

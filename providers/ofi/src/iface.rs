@@ -104,7 +104,7 @@ pub struct OfiIface {
     pub(crate) busy: VecDeque<u32>,
     pub(crate) late_puts: VecDeque<LatePut>,
     pub(crate) failing: Vec<u32>,
-    /// The connections of a lost peer could not be looked at, for want of descriptors.
+    /// The connections of a lost peer could not be examined, for want of descriptors.
     pub(crate) cut_failed: bool,
     /// Endpoints that were made to fail, which is reported when the operations under way are answered.
     pub(crate) invalid: Vec<EpId>,

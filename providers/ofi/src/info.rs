@@ -40,7 +40,7 @@ pub struct OfiOffer {
 
 /// Every provider and domain that libfabric knows here, each once.
 ///
-/// Asking takes milliseconds, since libfabric looks for devices.
+/// Asking takes milliseconds, since libfabric searches for devices.
 ///
 /// # Errors
 /// When libfabric has nothing at all to offer.

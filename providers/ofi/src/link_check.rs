@@ -3,7 +3,7 @@
 //! libfabric's socket providers report a connection when the kernel gives it up, which it does a
 //! quarter of an hour after the cable was pulled. The kernel knows much earlier that nothing is
 //! acknowledged, and shows it to the holder of the socket (`TCP_INFO`); libfabric's sockets are those of
-//! this process. So they are looked at, and only that; `disconnect` ends those of a host that was given
+//! this process. So they are read, and only that; `disconnect` ends those of a host that was given
 //! up.
 //!
 //! A connection is *stuck* while the kernel has sent something, be it a question for a window,
@@ -36,14 +36,14 @@ pub(crate) struct LinkChecks {
 }
 
 impl LinkChecks {
-    /// Looks at the connections to `hosts`; returns those of them that are silent for `time`.
+    /// Checks the connections to `hosts`; returns those of them that are silent for `time`.
     pub(crate) fn silent(&mut self, hosts: &[IpAddr], time: Duration) -> Vec<IpAddr> {
         let now = Instant::now();
         let seen = match connections(hosts) {
             Ok(seen) => seen,
-            // What was noted stays until somebody can look again; an answer since then counts.
+            // What was noted stays until they can be checked again; an answer since then counts.
             Err(error) => {
-                tracing::debug!("cannot look at the connections to other hosts: {error}");
+                tracing::debug!("cannot check the connections to other hosts: {error}");
                 return Vec::new();
             }
         };
@@ -169,7 +169,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(100));
         }
         let pair = (out.local_addr().unwrap(), out.peer_addr().unwrap());
-        assert!(connections(&hosts).unwrap().contains_key(&pair), "the connection was looked at");
+        assert!(connections(&hosts).unwrap().contains_key(&pair), "the connection was checked");
         let mut read = 0;
         while read < sent {
             read += into.read(&mut [0; 65536]).unwrap();

@@ -183,7 +183,7 @@ impl Packed {
             return None;
         }
         let (body, check) = packed.split_last_chunk::<8>()?;
-        // Fuzzing looks behind the check.
+        // Fuzzing reads what is behind the check.
         if !cfg!(fuzzing) && fnv_64(body) != u64::from_le_bytes(*check) {
             return None;
         }

@@ -47,7 +47,7 @@ pub(crate) struct Failure {
     pub(crate) error: i32,
 }
 
-/// The result of looking at the completion queue.
+/// The result of a poll of the completion queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Read {
     /// So many entries, none for an empty queue.
@@ -316,7 +316,7 @@ impl Net {
         // promise; a memory object is bound and enabled before anybody uses it.
         unsafe {
             // Not to be guessed: libfabric's sockets take operations on memory from anybody who reaches
-            // them and knows a key. Providers with keys of their own do not look at it.
+            // them and knows a key. Providers with keys of their own do not read it.
             attr.requested_key = random_key(self.traits.key_bits)?;
             let mut error = sys::fi_mr_regattr(self.domain, &raw const attr, 0, &raw mut mr);
             if error.wrapping_abs() == sys::FI_ENOKEY as i32 {
@@ -360,7 +360,7 @@ impl Net {
         })
     }
 
-    /// Looks at the completion queue, which is how libfabric makes progress.
+    /// Polls the completion queue, which is how libfabric makes progress.
     #[inline]
     pub(crate) fn read<'b>(
         &mut self,
@@ -416,7 +416,7 @@ impl Net {
         if self.ep.is_null() {
             return true;
         }
-        // Before the endpoint is enabled, looking at its queue follows a null pointer, too.
+        // Before the endpoint is enabled, a poll of its queue follows a null pointer, too.
         if self.enabled && self.traits.provider.split(';').any(|layer| layer == "ofi_rxm") {
             for _ in 0..DRAINS {
                 let mut space = [const { MaybeUninit::<Entry>::uninit() }; 32];

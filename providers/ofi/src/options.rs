@@ -89,9 +89,9 @@ bowline_base::settings! {
         /// Opens a descriptor on which a rank can sleep, where libfabric has one: on, off, or
         /// auto, which is on where ranks share processors.
         pub WAKEUP: WakeupMode = Setting::<WakeupMode>::choice("BOWLINE_OFI_WAKEUP", "auto")
-            .cost("on: the socket providers make more system calls for each look at a queue, \
+            .cost("on: the socket providers make more system calls for each poll of a queue, \
                    a tenth to a fifth of the time of a short message; off: a rank that has waited \
-                   for long looks once in a millisecond, also on behalf of peers that read and \
+                   for long polls once in a millisecond, also on behalf of peers that read and \
                    write its memory")
             .change("on for ranks that wait for long while others read and write their memory");
         /// Time after which a peer on another host counts as unreachable: libfabric takes nothing for

@@ -25,9 +25,9 @@ pub(crate) enum Health {
     Failing {
         how: PeerFailure,
         since: Instant,
-        /// Looks at the queue that found nothing since.
+        /// Polls of the queue that found nothing since.
         quiet: u32,
-        /// When to look again whether its connections have ended.
+        /// When to check again whether its connections have ended.
         next: Instant,
     },
     Failed(PeerFailure),

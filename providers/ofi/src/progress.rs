@@ -71,7 +71,7 @@ impl OfiIface {
         events
     }
 
-    /// Looks at the queue once. Returns the events and whether it was empty.
+    /// Polls the queue once. Returns the events and whether it was empty.
     #[inline]
     fn poll(&mut self, sink: &mut dyn Sink, budget: u32) -> (u32, bool) {
         let mut events = 0;
@@ -195,7 +195,7 @@ impl OfiIface {
             && !self.fenced(peer)
     }
 
-    /// Nothing happened: time to look after the living.
+    /// Nothing happened: time to check the living.
     fn idle_poll(&mut self) {
         if self.polls.is_multiple_of(NEAR_POLLS) {
             self.check_local_peers();

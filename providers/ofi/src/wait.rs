@@ -1,7 +1,7 @@
 //! Sleeping until something comes.
 //!
 //! A worker sleeps on one descriptor, an epoll of three: the one that libfabric makes readable when
-//! its queue may have entries, the watch over peers' processes, and a timer for looks after peers
+//! its queue may have entries, the watch over peers' processes, and a timer for checks of peers
 //! on other hosts and after those that nobody watches yet, set only while somebody sleeps. There is no doorbell: peers
 //! ring by what they send. libfabric has to be asked before each sleep (`fi_trywait`).
 //!
@@ -18,7 +18,7 @@ use crate::iface::OfiIface;
 use crate::net::{Entry, Read};
 use crate::progress::ENTRIES;
 
-/// Looks at a queue that libfabric does not let us sleep on before we say that it is busy.
+/// Polls of a queue that libfabric does not let us sleep on before we say that it is busy.
 const POLLS: u32 = 8;
 
 impl OfiIface {
@@ -43,7 +43,7 @@ impl OfiIface {
                 }
                 return Armed::Ready;
             }
-            // It may say so once for nothing; looking makes the progress that it wants.
+            // It may say so once for nothing; a poll makes the progress that it wants.
             let mut space = [const { MaybeUninit::<Entry>::uninit() }; ENTRIES];
             let (read, entries) = self.net.read(&mut space);
             match read {

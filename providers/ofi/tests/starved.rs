@@ -81,7 +81,7 @@ fn role() {
 }
 
 /// Opening, whichever of its descriptors is the one that is refused. The first time of this process, too:
-/// libfabric looks for its providers then.
+/// libfabric searches for its providers then.
 fn opening(provider: &str) {
     let mut refused = 0;
     let mut before = None;

@@ -2,7 +2,7 @@
 //! [`bowline_base::scmp::checksummed`]; what its senders do is in `checksum`.
 //!
 //! Two operations a message: a fetch-and-add that reserves, and a put. Nothing is finalised, no
-//! order between the two is asked of the transport, and the receiver looks at slots, not at a
+//! order between the two is asked of the transport, and the receiver reads slots, not a
 //! counter.
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //!    where puts are not visible before later atomics, after each put as well, one flush at a time. What was
 //!    reserved before the flush has ended when that is answered; only then says the status word so
 //!    (see `settle`). No message waits for it; the end of a link, and the drop of a lane, do.
-//! 2. *Stalled* is a queue in which something is reserved where the receiver looks, and is not there
+//! 2. *Stalled* is a queue in which something is reserved at the receiver's place, and is not there
 //!    whole. Mostly it comes. When a peer has ended, or after [`PATIENCE`] rounds, the receiver flips
 //!    and settles: it asks every living sender for its status word, and when all of what they had
 //!    begun has landed, what still does not fit was left by the dead, or was damaged.
@@ -27,7 +27,7 @@
 //! 4. *Emptiness*: the receiver may sleep, if the transport wakes, when the next slot has another tag.
 //!    While something is on its way it stays awake for [`PATIENCE`] rounds and as many for a settlement,
 //!    then it sleeps: the put that is missing wakes it.
-//! 5. A sender whose record was not read yet, and one whose introduction was refused, look alike
+//! 5. A sender whose record was not read yet, and one whose introduction was refused, are alike
 //!    in a slot: the records are read when an unknown number is met. Of the refused, the
 //!    cookie is kept, so that their messages are found whole, and dropped.
 
@@ -216,7 +216,7 @@ impl Inbox for ChecksummedInbox {
     fn receive(&mut self, lane: &mut LaneCore, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut handed = 0;
         lane.make_records();
-        // What follows a flip by the processor is looked at in the same round.
+        // What follows a flip by the processor is polled in the same round.
         for _ in 0..2 {
             handed += self.poll(lane, sink, budget - handed);
             if !self.flip(lane) || handed == budget {
@@ -229,11 +229,11 @@ impl Inbox for ChecksummedInbox {
     /// See rule 4.
     fn has_messages(&mut self, lane: &LaneCore) -> bool {
         let patient = self.missing < 2 * PATIENCE;
-        let look = |consumer: &mut checksummed::Consumer<ViewWords<'_>>| {
+        let check = |consumer: &mut checksummed::Consumer<ViewWords<'_>>| {
             let due = consumer.wants_flip() && !lane.flipping;
             due || patient && (consumer.ready() || consumer.stalled())
         };
-        self.with(lane, look).unwrap_or(false)
+        self.with(lane, check).unwrap_or(false)
     }
 
     fn settle(&mut self, lane: &mut LaneCore) {
@@ -247,7 +247,7 @@ impl Inbox for ChecksummedInbox {
         if !some_end && patient && (self.missing == 0 || !self.missing.is_multiple_of(ASK_EVERY)) {
             return;
         }
-        let looked = self.with(lane, |consumer| {
+        let state = self.with(lane, |consumer| {
             let stalled = consumer.stalled();
             if stalled && (some_end || !patient) {
                 // Only what was reserved before the flip can be asked for.
@@ -255,7 +255,7 @@ impl Inbox for ChecksummedInbox {
             }
             (stalled, consumer.is_active(), consumer.is_drained(), consumer.producers_tag())
         });
-        let Some((stalled, active, drained, generation)) = looked else { return };
+        let Some((stalled, active, drained, generation)) = state else { return };
         if !stalled {
             self.missing = 0;
         }

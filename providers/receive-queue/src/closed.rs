@@ -1,12 +1,12 @@
 //! A queue that is *closed* stays closed. Its owner hands out nothing more and reports to its user the end
-//! of every peer. Senders find the mark in R when they next reserve or look, those with a ring in its head:
+//! of every peer. Senders find the mark in R when they next reserve or poll, those with a ring in its head:
 //!
 //! ```text
 //!   R of a closed queue   63 .. 32 any | 31 = 1 closed | 30: 0 it was damaged, 1 nobody empties it | rest any
 //! ```
 //!
 //! The processor writes the mark. Where atomics are the device's, one that is under way may put its own
-//! result over it, so the owner looks in every round whether it is still there.
+//! result over it, so the owner checks in every round whether it is still there.
 
 use bowline_base::scmp::seq::POISON;
 use bowline_uct::PeerFailure;

@@ -113,7 +113,7 @@ pub(super) struct LaneCore {
     /// Links whose user waits for space.
     pub(super) waiters: WritableList,
 
-    /// The link whose route is looked at next.
+    /// The link whose route is read next.
     pub(super) next_route: usize,
     /// The link to this lane itself, through which R is swapped where the transport's atomics are
     /// not coherent with the processor's.

@@ -28,7 +28,7 @@
 //! address says which form it has; numbers, order and introductions are the same.
 //!
 //! **Who sends.** Before its first message a sender takes a *number* by one fetch-and-add and writes
-//! an *introduction* into the record of that number: its address, a random-looking cookie, the place of
+//! an *introduction* into the record of that number: its address, a random cookie, the place of
 //! its status word. Records are independent of each other, so one that dies between taking a number
 //! and filling the record costs that number and stops nobody. The receiver connects to each sender that has
 //! introduced itself; by that endpoint the transport reports the sender's end. Number and cookie
@@ -61,7 +61,7 @@
 //! peer that means harm to others.
 //!
 //! **Sleep.** A put wakes nobody where a device does it: there the lane does not claim to wake, and
-//! a rank that waits looks now and then. Where the target's progress does it
+//! a rank that waits polls now and then. Where the target's progress does it
 //! ([`RMA_WAKES`](bowline_uct::Caps::RMA_WAKES)) the lane wakes as the transport below does.
 //!
 //! # Thread safety

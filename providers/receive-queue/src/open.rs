@@ -196,7 +196,7 @@ fn queue_memory(error: &bowline_uct::MemError) -> OpenError {
 fn attr(below: &IfaceAttr, shape: Shape) -> IfaceAttr {
     let mut attr = below.clone();
     attr.device = format!("{} by receive queue", below.device);
-    // Signal-safe progress of the transport below would bring nothing: messages are looked for by progress alone, and
+    // Signal-safe progress of the transport below would bring nothing: messages are polled for by progress alone, and
     // posting them allocates.
     attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY | Caps::TAG_OFFLOAD);
     attr.caps.remove(Caps::SIGNAL_SAFE | Caps::GET_PREPARED);

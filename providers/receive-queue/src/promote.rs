@@ -4,7 +4,7 @@
 //! Everybody starts in the queue. The receiver counts what comes by it, and offers a ring to a sender
 //! that has sent [`HOT`] messages, while one is free; an offer reaches its sender while that one is at
 //! most a few reservations further, which are short before the first offer, so that a sender whose
-//! receiver looks is promoted within its first 64 messages. When none is free and somebody in the
+//! receiver polls is promoted within its first 64 messages. When none is free and somebody in the
 //! queue sends much more than the owner of a ring, the coldest owner has to leave it.
 //!
 //! ```text
@@ -105,7 +105,7 @@ impl Promotion {
         Self { rings: vec![free; rings as usize], ..Self::default() }
     }
 
-    /// Looks at a message of the queue.
+    /// Takes note of a message of the queue.
     pub(super) fn by_queue(
         &mut self,
         senders: &[SenderEntry],

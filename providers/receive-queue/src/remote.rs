@@ -175,7 +175,7 @@ impl LaneCore {
 fn slice_of(word: &mut RecvBuf) -> Option<LocalSlice> {
     // SAFETY: the buffer stays until the transport below is dropped. A link that makes space for another
     // leaves its words to the lane (`replace_link`), and a lane drops the transport before its links and
-    // those words. Nobody looks at the bytes before the completion.
+    // those words. Nobody reads the bytes before the completion.
     unsafe { LocalSlice::of_recv(word, 0, word.len()) }
 }
 

@@ -2,7 +2,7 @@
 //! receiver's, which decides, is in `promote`.
 //!
 //! The receiver writes a *route word* into the sender's memory, beside its status word: an offer of a
-//! ring, or the wish that it leaves the ring it has. The sender looks at it, which is a load, when it
+//! ring, or the wish that it leaves the ring it has. The sender reads it, which is a load, when it
 //! has something to send, and now and then when it has not.
 //!
 //! ```text

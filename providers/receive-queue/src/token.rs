@@ -40,7 +40,7 @@ pub(super) const fn own(what: What, link: u32, generation: u32) -> Token {
     Token(OWN | (what as u64) << 60 | generation << 32 | link as u64)
 }
 
-/// Tokens of the user that look like ours.
+/// Tokens of the user that have the form of ours.
 #[derive(Debug, Default)]
 pub(super) struct Odd {
     places: Vec<Option<Token>>,

@@ -10,7 +10,7 @@ use bowline_uct::{
     RemoteSlice, SignalSafe, Sink, TagOffload, Token, Wakeup, forward, lacks,
 };
 
-/// What happens beside a lane, right before its n-th look at its memory from now on.
+/// What happens beside a lane, right before its n-th access to its memory from now on.
 pub(crate) type Beside = Arc<Mutex<Option<(u32, Box<dyn FnOnce() + Send>)>>>;
 
 /// Whether a lane is dead: nothing is reported to it then, and nothing of it goes out.

@@ -288,7 +288,7 @@ fn a_checksummed_slot_that_was_changed() {
         let mut world = World::new(QueueForm::ScmpSeq);
         let (other, ep) = world.join();
         world.send(1).expect("there is space");
-        // It lands while its receiver does not look.
+        // It lands while its receiver does not poll.
         for _ in 0..1000 {
             world.lanes[1].progress(&mut world.seen[1], 16);
             world.network.advance();
@@ -311,7 +311,7 @@ fn a_checksummed_slot_that_was_changed() {
     }
 }
 
-/// Slots that look as if somebody had a message under way, in a queue where nobody has: they are passed
+/// Slots that seem to be of a message under way, in a queue where nobody has: they are passed
 /// over by the sender that reserves them, whatever was in them.
 #[test]
 fn slots_that_were_scribbled_over_before_their_use() {

@@ -4,7 +4,7 @@
 //!
 //! The simulator kills the victim in place of its n-th operation, for every n, so that every step
 //! of the protocol is met: taking a number, the introduction, the reservation, each put, the order,
-//! the addition at the end, and looking at a full queue.
+//! the addition at the end, and the read of a full queue.
 
 use std::collections::HashMap;
 

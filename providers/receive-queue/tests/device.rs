@@ -242,11 +242,11 @@ fn a_ring_is_read_without_flips() {
     }
 }
 
-/// A sender leaves as soon as all is sent, and the receiver looks at odd times: the notice of the end
+/// A sender leaves as soon as all is sent, and the receiver polls at odd times: the notice of the end
 /// may come while the swap that flips the queue is under way, its answer not yet there. The messages
 /// come first.
 fn leaves(form: QueueForm, before: u32, between: u32, count: u64) {
-    let what = format!("{form:?}, {count} messages, looks after {before} and {between} events");
+    let what = format!("{form:?}, {count} messages, polls after {before} and {between} events");
     let mut world = World::new(form, 1);
     let ep = EpId(1);
     world.send(1, ep, 0).expect("there is space");

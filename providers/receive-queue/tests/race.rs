@@ -10,7 +10,7 @@ use bowline_shm::{ShmIface, ShmOptions};
 use bowline_uct::conformance::harness::Recorder;
 use bowline_uct::{AmId, Iface, PostError};
 
-/// Accesses of a receiver's looks that are tried; more than there are in two of them.
+/// Accesses of a receiver's polls that are tried; more than there are in two of them.
 const ACCESSES: u32 = 40;
 
 fn race(form: QueueForm, access: u32) -> bool {

@@ -187,7 +187,7 @@ impl Waiter for Sleeper {
     }
     fn yield_now(&mut self) {}
     fn sleep(&mut self, idle: Idle<'_>) {
-        assert_eq!(idle.deadline, None, "it looks again although it would be woken");
+        assert_eq!(idle.deadline, None, "it polls again although it would be woken");
         assert!(idle.doorbell.is_none() && !idle.descriptors.is_empty());
         panic!("it sleeps until it is woken");
     }

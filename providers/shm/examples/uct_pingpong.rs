@@ -74,7 +74,7 @@ fn main() -> Outcome<()> {
         }
     }
     // Release pairs with the Acquire in `echo`. The raw trips that follow carry it there before
-    // the child looks.
+    // the child reads it.
     side.word(STOP).store(1, Ordering::Release);
     side.raw(trips, true);
     child.wait()?;
@@ -212,7 +212,7 @@ impl Side {
     }
 }
 
-/// Spins, and lets others run after `patience` looks, some milliseconds: a neighbour on the same
+/// Spins, and lets others run after `patience` polls, some milliseconds: a neighbour on the same
 /// processor must not turn a measurement into a hang.
 #[inline]
 fn wait(patience: u32, mut done: impl FnMut() -> bool) {

@@ -118,7 +118,7 @@ impl Inner<'_> {
         let source = u32::from(message.source);
         let evicted = self.active.iter().any(|ring| ring.source == source && ring.evicted);
         if !evicted || self.held.is_some() {
-            // A ring ends only when it was asked to, and then one message is looked at at once.
+            // A ring ends only when it was asked to, and then one message is polled at once.
             self.finding = Some(Finding::Damaged(source));
             return;
         }

@@ -138,7 +138,7 @@ impl Area {
         self.at(size_of::<Header>())
     }
 
-    /// Makes the owner look at what is rare. The caller rings its doorbell afterwards.
+    /// Makes the owner check what is rare. The caller rings its doorbell afterwards.
     pub(crate) fn bump_attention(&self) {
         // Release pairs with the Acquire in the owner's progress: publishes what changed.
         self.attention().word.fetch_add(1, Ordering::Release);

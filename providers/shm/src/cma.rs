@@ -38,7 +38,7 @@ pub(crate) enum Target<'a> {
     /// all numbers in between, and the address be mapped in the process that got it. A pidfd for each
     /// peer would cost a descriptor and a call for every transfer.
     Process(Pid),
-    /// A process nobody holds for us: its pidfd is looked at before every bounded segment.
+    /// A process nobody holds for us: its pidfd is polled before every bounded segment.
     Watched(Pid, BorrowedFd<'a>),
 }
 

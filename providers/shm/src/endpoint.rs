@@ -114,7 +114,7 @@ impl<T> SharedWord<T> {
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     /// Which route the next message takes; `Queue` while the condition is not `Open`, so that a
-    /// post looks at the condition only where it has time.
+    /// post reads the condition only where it has time.
     pub(crate) sending: Sending<DirectWords>,
     /// The route of an endpoint that is not open, kept because a ring that we own must be given
     /// back in order.

@@ -39,7 +39,7 @@ fn ranks<const N: usize>() -> [ShmIface; N] {
 }
 
 /// An address, as it comes from the layer above: as it is, and with what must be true of it to be
-/// looked at any further, since no seed can know this host.
+/// read any further, since no seed can know this host.
 pub fn address(bytes: &[u8]) {
     let Ok(address) = Address::unpack(bytes) else { return };
     assert!(bytes.starts_with(&address.pack()), "what was read is written as it was");

@@ -146,7 +146,7 @@ impl ShmIface {
         }
     }
 
-    /// Looks which of the processes that no launcher watches for us have ended.
+    /// Checks which of the processes that no launcher watches for us have ended.
     pub(crate) fn watch_foreign(&mut self) {
         for index in 0..self.guests.len() {
             let ended = self.guests[index].as_ref().is_some_and(|guest| {

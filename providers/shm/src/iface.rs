@@ -70,7 +70,7 @@ pub struct ShmIface {
     pub(crate) todo: bool,
     /// A peer may want its ring back.
     pub(crate) rings_asked: bool,
-    /// The next `progress` looks at the queue before the rings.
+    /// The next `progress` polls the queue before the rings.
     pub(crate) queue_first: bool,
     pub(crate) seen_attention: u32,
     pub(crate) seen_deaths: u32,
@@ -111,7 +111,7 @@ pub struct ShmIface {
     pub(crate) polls_for_fd: bool,
     pub(crate) attr: IfaceAttr,
     pub(crate) bell: Doorbell,
-    /// Into our own area and control block: words that every `progress` looks at.
+    /// Into our own area and control block: words that every `progress` reads.
     pub(crate) attention: SharedWord<AtomicU32>,
     pub(crate) space_wanted: SharedWord<AtomicU32>,
     pub(crate) me: Address,

@@ -64,7 +64,7 @@ pub(crate) struct Header {
 }
 
 /// The second line. The number only has to differ from the one that the owner saw last: after a
-/// change the owner looks at the states of its peers, its guests, and the rings that it owns.
+/// change the owner reads the states of its peers, its guests, and the rings that it owns.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Attention {
@@ -75,8 +75,8 @@ pub(crate) struct Attention {
 ///
 /// 1. `known`: a rank that connects sets its bit (a guest has an entry instead). The owner rings
 ///    those ranks when it closes, and nobody else, so that it maps no memory of ranks that it never
-///    spoke to. A rank sets the bit, makes a fence and looks at the owner's state; an owner that
-///    closes stores the state, makes a fence and looks at the bits. So one of the two sees the other.
+///    spoke to. A rank sets the bit, makes a fence and reads the owner's state; an owner that
+///    closes stores the state, makes a fence and reads the bits. So one of the two sees the other.
 /// 2. `refused`: the owner sets the bit of a sender that wrote what cannot be, or of all when its
 ///    queue is damaged, and bumps their attention. A sender that finds its bit gives the owner up.
 ///    The bit of a guest's number is cleared before the entry is free again.
@@ -168,7 +168,7 @@ pub(crate) mod guest {
     pub(crate) fn claimer(state: u32) -> Option<u32> {
         (state & ((1 << BITS) - 1) == CLAIMED).then_some(state >> BITS)
     }
-    /// Complete; the host did not look yet.
+    /// Complete; the host has not read it yet.
     pub(crate) const JOINED: u32 = 2;
     /// The host can wake this guest.
     pub(crate) const WELCOME: u32 = 3;

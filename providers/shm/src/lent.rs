@@ -1,7 +1,7 @@
 //! Memory of this process that its thread ranks may copy from and to each other.
 //!
 //! Between processes the kernel checks every address. Between threads of one process nobody does, so
-//! an address that came from a peer is looked up here first: each interface of thread ranks has a
+//! an address that came from a peer is searched for here first: each interface of thread ranks has a
 //! table of what it has registered, exposed or lent, and a peer copies only what it finds there.
 //!
 //! 1. A piece is *entered* before any peer knows of it, with its length and whether peers may write.

@@ -18,7 +18,7 @@ bowline_base::settings! {
         /// Rings of a rank: so many of its peers, the ones that send most, have a queue of their
         /// own to it. 0 leaves everything to the shared receive queue.
         pub RINGS: u32 = Setting::<u32>::integer("BOWLINE_SHM_RINGS", 8, 0, 64)
-            .cost("one ring (slots and data) of shared memory each, and a look at one more \
+            .cost("one ring (slots and data) of shared memory each, and a load of one more \
                    cache line per progress for each that is in use")
             .change("raise it when a rank hears from more peers all the time, as in a large stencil");
         /// Slots of a ring, each one message of up to 32 bytes or the head of a longer one;

@@ -16,7 +16,7 @@ use crate::accept::Finding;
 use crate::iface::ShmIface;
 use crate::ring_table::Taken;
 
-/// While the rings have messages, the queue is looked at in one call of so many: hot peers do
+/// While the rings have messages, the queue is polled in one call of so many: hot peers do
 /// not pay for silent ones, who wait for some hundred nanoseconds.
 const QUEUE_EVERY: u32 = 8;
 

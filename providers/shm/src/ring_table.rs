@@ -14,7 +14,7 @@ pub(crate) struct ActiveRing {
     pub(crate) taken: u32,
     /// Messages that one call takes behind the first; see [`ActiveRing::take_more`].
     pub(crate) window: u32,
-    /// Whether the last call found all that it looked for.
+    /// Whether the last call found all that it polled for.
     pub(crate) filled: bool,
     /// Its owner was asked to give it back.
     pub(crate) evicted: bool,
@@ -46,8 +46,8 @@ impl ActiveRing {
     /// Hands out what is behind a first message, at most `budget` and at most a window that grows
     /// while it is filled.
     ///
-    /// To look behind the last message costs a miss: the next slot lies in its sender's cache. A
-    /// reply would wait for that, so a ring whose messages come one by one is not looked at twice
+    /// To poll behind the last message costs a miss: the next slot lies in its sender's cache. A
+    /// reply would wait for that, so a ring whose messages come one by one is not polled twice
     /// in a call. Only when a ring had a message in the last call, too, there may be more, and
     /// then the poll is paid by the next message.
     #[inline(never)]

@@ -291,7 +291,7 @@ unsafe fn put_in_place(from: *const u8, to: *mut u8, n: usize) {
         _ => return unsafe { copy_overlapping(from, to, n) },
     };
     // SAFETY: `front + WORD` bytes may be read and written, as promised by the caller, and the word
-    // of the target is aligned as was just checked; a thread that looks at it meanwhile does so by atomic
+    // of the target is aligned as was just checked; a thread that reads it meanwhile does so by atomic
     // loads, as the contract of `puts_end_last` says. The last word is read before anything is
     // written, in case the ranges overlap.
     unsafe {

@@ -342,7 +342,7 @@ impl ShmIface {
         self.call(source);
     }
 
-    /// Makes a source look around.
+    /// Makes a source check what is rare.
     fn call(&self, source: u32) {
         if let Some(index) = source.checked_sub(self.ranks()) {
             if let Some(Some(guest)) = self.guests.get(index as usize) {
@@ -384,7 +384,7 @@ impl ShmIface {
         self.ring_waiters();
     }
 
-    /// Nothing has come for a while, or this rank is about to sleep: looks whether something can
+    /// Nothing has come for a while, or this rank is about to sleep: checks whether something can
     /// never come, since a word that somebody wrote cannot be. Whether there is something to do.
     #[cold]
     pub(crate) fn check_for_damage(&mut self) -> bool {
@@ -412,7 +412,7 @@ impl ShmIface {
     pub(crate) fn compare_heat(&mut self) {
         let Some(owner) = self.receiver.evict_for_hotter() else { return };
         self.counters.rings_evicted += 1;
-        // The owner may be silent: it looks at its rings when its attention is called.
+        // The owner may be silent: it checks its rings when its attention is called.
         self.call(owner);
     }
 }

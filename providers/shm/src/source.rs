@@ -36,7 +36,7 @@ pub(crate) struct LostSource {
     pub(crate) how: PeerFailure,
     /// Its failure was reported before.
     pub(crate) reported: bool,
-    /// Generation of the queue when it was last looked at, and flips since the peer went.
+    /// Generation of the queue when it was last checked, and flips since the peer went.
     pub(crate) generation: u32,
     pub(crate) flips: u32,
 }
@@ -58,7 +58,7 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    /// Makes the guest look around.
+    /// Makes the guest check what is rare.
     pub(crate) fn call(&self) {
         if let Some(area) = &self.area {
             area.bump_attention();

@@ -1,7 +1,7 @@
 //! Waiting for space, and sleep.
 //!
 //! A rank that is refused may ask for a report when there is space ([`ShmIface::want`]); while it is
-//! awake, its own `progress` looks. When it goes to sleep it says so at the peers whose queues it
+//! awake, its own `progress` polls. When it goes to sleep it says so at the peers whose queues it
 //! found full, by the rules of [`bowline_base::doorbell::space`]: `waiting` there is `waiting_on` in
 //! the sender's control block, or `waiting` in its guest entry, and `wanted` is `space_wanted` in
 //! the peer's control block.

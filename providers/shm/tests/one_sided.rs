@@ -227,7 +227,7 @@ fn the_process_key_opens_any_buffer_and_is_one_per_endpoint() {
     }
 }
 
-/// Threads of one process have no kernel between them: whatever a peer, or bytes that look like a
+/// Threads of one process have no kernel between them: whatever a peer, or bytes in the form of a
 /// key of it, names, only what the owner has lent is touched, and only in the way in which it was lent.
 #[test]
 fn between_threads_no_key_opens_memory_that_is_not_lent() {
@@ -272,7 +272,7 @@ fn between_threads_no_key_opens_memory_that_is_not_lent() {
     b.mem_release(exposed).unwrap();
     assert_eq!(a.get_bcopy(ep, at, 64, &mut |_| ()), Err(PostError::BadRemote));
     let mut landing = RecvBuf::owned(vec![0; 64]);
-    // SAFETY: `landing` stays, and is not looked at, until the memory is released.
+    // SAFETY: `landing` stays, and is not read, until the memory is released.
     let lent = b.mem_lend(unsafe { LocalSlice::of_recv(&mut landing, 0, 64) }.unwrap()).unwrap();
     let at = RemoteSlice { address: landing.address(), rkey: process };
     assert_eq!(a.put_zcopy(ep, &piece, at, Token(1)), Ok(Posted::Done));

@@ -74,7 +74,7 @@ pub struct Carrier {
     thread: Option<JoinHandle<()>>,
     /// When the last read that was posted is complete, in ns since the card's start.
     busy_until: u64,
-    /// Where to look for a free slot first.
+    /// Where to search for a free slot first.
     next: usize,
     /// Reads that were reported of.
     reported: u32,

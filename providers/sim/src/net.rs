@@ -124,7 +124,7 @@ pub(crate) struct Net {
     groups: Slab<Group>,
     links: BTreeMap<(u32, u32), Link>,
     random: Random,
-    /// Nodes that have something to look at, each once, until somebody asks.
+    /// Nodes that have something to poll, each once, until somebody asks.
     woken: Vec<u32>,
     /// Who has asked after whom among the dead.
     asked: BTreeSet<(u32, u32)>,
@@ -171,7 +171,7 @@ impl Net {
         self.heap.peek().map(|Reverse(event)| event.at)
     }
 
-    /// Moves the nodes that have something to look at to `out`.
+    /// Moves the nodes that have something to poll to `out`.
     pub(crate) fn take_woken(&mut self, out: &mut Vec<u32>) {
         for &node in &self.woken {
             self.nodes[node as usize].woken = false;

@@ -1,4 +1,4 @@
-//! The handle by which a network is made, driven and looked at. Interfaces are opened in [`crate::iface`].
+//! The handle by which a network is made, driven and observed. Interfaces are opened in [`crate::iface`].
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

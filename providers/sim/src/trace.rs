@@ -1,4 +1,4 @@
-//! What happened, as a number that two equal runs share, and as text for a person who looks into one.
+//! What happened, as a number that two equal runs share, and as text for a person who reads one.
 
 use std::collections::VecDeque;
 

@@ -11,7 +11,7 @@
 //! The MAC is HMAC-SHA-256 (RFC 2104, FIPS 180-4), compared in constant time. Each covers both
 //! nonces, both uids and the role of who computed it, so that none can be played back to another
 //! connection, to the other side or to another interface. Bytes of the caller (private data) are
-//! covered too, and looked at by nobody before the MAC was.
+//! covered too, and read by nobody before the MAC was checked.
 //!
 //! The server proves itself first, so that a client's private data go to nobody else. Hence a client that
 //! reaches a listener gets a MAC by which guesses of the secret can be tried at leisure. That is of no use

@@ -8,7 +8,7 @@
 //! 2. It has: it answers DUPLICATE, and the other side waits for the attempt that is under way.
 //!
 //! The side with the higher uid takes what comes and forgets its own. So each side installs the
-//! same connection. A late message of an attempt that was given up must not look like a new
+//! same connection. A late message of an attempt that was given up must not pass for a new
 //! connection: attempts are numbered per interface, WELCOME says up to which number those of its
 //! sender are void, and a higher number from a peer whose connection stands means that the peer
 //! has lost that connection and made a new one.

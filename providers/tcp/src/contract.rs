@@ -195,7 +195,7 @@ impl TcpIface {
                 source,
             })?;
         }
-        // What has come already makes the descriptor readable: a sleep on it ends at once, without another look here.
+        // What has come already makes the descriptor readable: a sleep on it ends at once, without another poll here.
         let busy = !descriptor && self.kernel_has_work();
         Ok(if busy { Armed::Busy } else { Armed::Ready })
     }

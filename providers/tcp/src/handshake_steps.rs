@@ -181,8 +181,7 @@ impl TcpIface {
             Filled::Gone => self.handshake_gone(index),
             Filled::Bad(bad) => self.handshake_bad(index, bad),
             Filled::Whole => {
-                let mut handshake =
-                    self.handshakes[index as usize].take().expect("looked at above");
+                let mut handshake = self.handshakes[index as usize].take().expect("read above");
                 let message = std::mem::take(&mut handshake.buffer);
                 let fate = match kind {
                     Kind::Hello => self.heard_hello(&mut handshake, &message),
@@ -190,7 +189,7 @@ impl TcpIface {
                     Kind::Auth => self.heard_auth(&mut handshake, &message),
                     Kind::Answer => self.heard_answer(&mut handshake, &message),
                 };
-                // It stays in its place in any case: what follows looks there.
+                // It stays in its place in any case: what follows finds it there.
                 self.handshakes[index as usize] = Some(handshake);
                 match fate {
                     Ok(next) => {

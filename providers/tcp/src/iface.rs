@@ -41,7 +41,7 @@ bowline_base::counters! {
         /// Of these, calls that found nothing.
         receives_empty,
         /// Calls of `epoll_wait`.
-        looks,
+        epoll_waits,
         /// Connections that stand or stood.
         connections,
         /// Handshakes given up because the peer's own connection was there first.

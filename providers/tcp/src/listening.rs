@@ -16,7 +16,7 @@ pub(crate) struct Listening {
     pub(crate) loopback: bool,
     /// For requests by socket address, and not in the interface's own address.
     pub(crate) user: bool,
-    /// Clients cannot be served now: epoll does not look at it, so that its connections keep
+    /// Clients cannot be served now: epoll does not watch it, so that its connections keep
     /// nobody from sleep, and the timer tries again.
     pub(crate) paused: bool,
 }

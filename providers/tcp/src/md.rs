@@ -1,7 +1,7 @@
 //! Memory that peers may reach: allocated here or registered, and its packed keys.
 //!
 //! Every access by a peer is carried out here, by the owner's own progress, after its key, its
-//! address and its length were looked up: a key of released memory reaches nothing.
+//! address and its length were checked: a key of released memory reaches nothing.
 //!
 //! ```text
 //!   key   "BLTK" | uid u64 | handle u64 | address u64 | length u64 | check u32        40 bytes

@@ -58,7 +58,7 @@ unsafe impl Send for Request {}
 /// Payload on its way that goes where it belongs without being held first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direct {
-    /// Into memory that the peer named. Looked up again at each step, since it may be released.
+    /// Into memory that the peer named. Searched for again at each step, since it may be released.
     Put { handle: u64, address: u64, left: usize },
     /// Into the pieces of the first request.
     Get { left: usize },
@@ -88,7 +88,7 @@ impl Direct {
 /// A connection on its way.
 #[derive(Debug)]
 pub(crate) struct Connecting {
-    /// The peer's address, where it has one: routes to it are looked for again.
+    /// The peer's address, where it has one: routes to it are searched for again.
     pub(crate) address: Option<Address>,
     /// Where the peer may listen, best first.
     pub(crate) places: Vec<SocketAddr>,

@@ -58,7 +58,7 @@ impl TcpIface {
         Err(PostError::NoResource)
     }
 
-    /// Sends bytes, in parts; what the kernel does not take is queued. Space was looked for before.
+    /// Sends bytes, in parts; what the kernel does not take is queued. Space was checked before.
     #[inline]
     fn send_bytes(&mut self, index: u32, bytes: &[u8]) -> Result<(), PostError> {
         let Some(peer) = self.peers.get_mut(index as usize).and_then(Option::as_mut) else {

@@ -1,7 +1,7 @@
 //! Progress: which socket is asked for what, and how often.
 //!
 //! A single connection is asked by `recv` itself: one system call where `epoll_wait` and `recv` are
-//! two, and `epoll_wait` looks for newcomers only now and then. So the latency of two ranks that talk
+//! two, and `epoll_wait` is called for newcomers only now and then. So the latency of two ranks that talk
 //! to each other is that of the socket. With several connections `epoll_wait` says which of them have
 //! something, and those alone are asked: the one that has just brought something rarely brings the
 //! next thing too, and a poll of what is silent is one call.
@@ -21,7 +21,7 @@ const EVENTS_MAX: usize = 32;
 /// What epoll says of a connection that is to be read.
 const ARRIVALS: EventFlags =
     EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::HUP).union(EventFlags::ERR);
-/// With one connection that has nothing, every so many calls look for newcomers.
+/// With one connection that has nothing, every so many calls poll for newcomers.
 const NEWCOMERS: u32 = 16;
 
 impl TcpIface {
@@ -71,8 +71,8 @@ impl TcpIface {
             given += self.pull_hot(sink, budget - given);
         }
         let quiet = self.open == 1 && self.restless == 0 && self.connecting.is_empty();
-        let look = several || given == 0 && !quiet;
-        if look || self.polls.is_multiple_of(NEWCOMERS) {
+        let all = several || given == 0 && !quiet;
+        if all || self.polls.is_multiple_of(NEWCOMERS) {
             given += self.poll_sockets(sink, budget - given);
         }
         given
@@ -182,7 +182,7 @@ impl TcpIface {
 
     fn wait_now(&mut self, events: &mut [Event; EVENTS_MAX]) -> usize {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        self.counters.looks += 1;
+        self.counters.epoll_waits += 1;
         match epoll::wait(&self.epoll, &mut events[..], Some(&now)) {
             Ok(count) => count,
             Err(Errno::INTR) => 0,

@@ -3,7 +3,7 @@
 //! The kernel takes what it has space for at once; this queue holds the rest, and everything that
 //! is posted before the connection stands. Bytes that were copied lie in it; lent bytes are sent
 //! from where they lie, and their token is due when the kernel has taken the last of them; memory
-//! that a peer reads is looked up again at each step, so that released memory is not read.
+//! that a peer reads is searched for again at each step, so that released memory is not read.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -174,7 +174,7 @@ impl SendQueue {
             let count = self.gather(domain, &mut vectors);
             let offered: usize = vectors[..count].iter().map(|vector| vector.iov_len).sum();
             // SAFETY: `gather` fills in pieces of bytes that the queue owns, that users keep for
-            // it, that the domain has just looked up and keeps, or that are static; none of them
+            // it, that the domain has just found and keeps, or that are static; none of them
             // goes away during the call, which borrows all of them.
             let sent = match unsafe { socket::send_pieces(fd, &vectors[..count]) } {
                 Ok(sent) => sent,

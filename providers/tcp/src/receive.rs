@@ -124,7 +124,7 @@ impl TcpIface {
                 iov_base: receiver.memory.view().as_ptr().cast(),
                 iov_len: behind(direct, &peer.requests).min(receiver.capacity),
             };
-            // SAFETY: the pieces are: memory that the domain has just looked up and keeps, which
+            // SAFETY: the pieces are: memory that the domain has just found and keeps, which
             // peers may write; or the destinations of a get, which the user keeps until its token
             // was reported; and the receive buffer, of which no view is in use.
             unsafe { socket::receive_pieces(socket.as_fd(), &pieces[..=count]) }

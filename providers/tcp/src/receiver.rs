@@ -61,7 +61,7 @@ impl Receiver {
     pub(crate) fn bytes<'a>(&self, skip: usize, len: usize) -> View<'a> {
         debug_assert!(self.start + skip + len <= self.end);
         let view = self.memory.view().slice(self.start + skip, len);
-        let view = view.expect("frames are looked at within the bytes that were received");
+        let view = view.expect("frames are read within the bytes that were received");
         // SAFETY: the region is mapped as long as the interface, whose methods are the only
         // callers, and drop the view before they return. Its bytes are only reached by views and
         // system calls; those that receive are made when no view is in use.

@@ -1,6 +1,6 @@
 //! What peers ask of us, and their answers to what we asked: puts, gets, atomics, flushes, BYE.
 //!
-//! Nothing here is trusted: keys and addresses are looked up at each access, answers must be those
+//! Nothing here is trusted: keys and addresses are checked at each access, answers must be those
 //! that are due, and a peer that asks for more at once than it may is dropped.
 
 use std::os::fd::AsFd;

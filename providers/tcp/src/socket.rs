@@ -160,7 +160,7 @@ fn limit_pauses(fd: &OwnedFd, longest: Duration) {
 }
 
 /// How long ago the peer's kernel was last heard, if ours has asked it again without an answer;
-/// `None` while nothing is open between the two. An idle connection is not looked at: the kernel's
+/// `None` while nothing is open between the two. An idle connection is not checked: the kernel's
 /// keep-alive ends it by itself.
 pub(crate) fn unanswered(fd: BorrowedFd<'_>) -> Option<Duration> {
     // SAFETY: the structure consists of integers, for which zeros are values.

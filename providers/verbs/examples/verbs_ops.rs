@@ -4,7 +4,7 @@
 //! ```text
 //!   verbs_ops send|put COUNT DEVICE PEER_DEVICE          a ping-pong, as fast as it goes
 //!   verbs_ops send|put COUNT DEVICE PEER_DEVICE paced    what comes back is there when it is
-//!                                                        looked for, so that no look is in vain
+//!                                                        polled for, so that no poll is in vain
 //! ```
 //!
 //! The program starts itself as the peer. `send` is an active message of 8 bytes each way, `put` a
@@ -34,10 +34,10 @@ const PEER: &str = "peer";
 /// Round trips before the first that counts.
 const WARMUP: u64 = 64;
 
-/// Looks at the memory between two at the completions.
+/// Polls of the memory between two of the completions.
 const POLLS: u32 = 256;
 
-/// With pace, what comes back is waited for so long before it is looked for.
+/// With pace, what comes back is waited for so long before it is polled for.
 const PACE: Duration = Duration::from_millis(2);
 
 const ID: AmId = AmId::new(1);
@@ -79,7 +79,7 @@ struct Side {
     ep: EpId,
     to: RemoteSlice,
     count: Count,
-    /// Whether looks count: not while the two get going, nor where they may be in vain.
+    /// Whether polls count: not while the two get going, nor where they may be in vain.
     counted: bool,
 }
 
@@ -141,13 +141,13 @@ impl Side {
                 }
             }
             Operation::Put => {
-                let mut looks = 0;
+                let mut polls = 0;
                 // Acquire: pairs with the device's write, which no memory model has; on the
                 // machines that there are, what it wrote before is seen then.
                 while self.word().ok_or("there is no window")?.load(Ordering::Acquire) != number {
-                    looks += 1;
-                    if looks == POLLS {
-                        looks = 0;
+                    polls += 1;
+                    if polls == POLLS {
+                        polls = 0;
                         self.poll()?;
                     }
                     std::hint::spin_loop();

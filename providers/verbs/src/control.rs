@@ -65,8 +65,8 @@ struct Shared {
 impl Shared {
     /// Says that an event was queued.
     fn announce(&self) {
-        // SeqCst: publishes the event, and pairs with the interface's store of `asleep` and look
-        // at `pending`: one of the two sides sees the other's word.
+        // SeqCst: publishes the event, and pairs with the interface's store of `asleep` and load
+        // of `pending`: one of the two sides sees the other's word.
         self.pending.store(true, Ordering::SeqCst);
         if self.asleep.load(Ordering::SeqCst) {
             ring(&self.bell);
@@ -87,7 +87,7 @@ pub(crate) struct Control<P> {
 /// Bytes in front of a received datagram: space for the global route header.
 pub(crate) const GRH_BYTES: usize = 40;
 
-/// How often, in each time-out, an interface looks whether its peers are still there: while it is
+/// How often, in each time-out, an interface checks whether its peers are still there: while it is
 /// awake by itself, while it sleeps because the thread wakes it.
 pub(crate) const POLLS: u32 = 4;
 
@@ -188,12 +188,12 @@ impl<P: Send + 'static> Control<P> {
         &self.shared.bell
     }
 
-    /// Says whether the interface sleeps. Before it does it must look at `pending` again.
+    /// Says whether the interface sleeps. Before it does it must read `pending` again.
     pub(crate) fn sleeping(&self, asleep: bool) {
         if !asleep {
             drain(&self.shared.bell);
         }
-        // SeqCst: pairs with the thread's exchange of `pending` and look at `asleep`: one of the
+        // SeqCst: pairs with the thread's exchange of `pending` and load of `asleep`: one of the
         // two sides sees the other's word.
         self.shared.asleep.store(asleep, Ordering::SeqCst);
     }
@@ -357,7 +357,7 @@ impl<M: Pairs> Worker<M> {
     fn run(mut self) {
         let mut next_bell = Instant::now() + self.timeout / POLLS;
         loop {
-            // Asked for before the queue is looked at, so that nothing comes in between unseen.
+            // Asked for before the queue is polled, so that nothing comes in between unseen.
             self.port.cq.request_event();
             self.receive();
             drain(&self.shared.wake);
@@ -378,8 +378,8 @@ impl<M: Pairs> Worker<M> {
             self.flush();
             if now >= next_bell {
                 next_bell = now + self.timeout / POLLS;
-                // A sleeper looks after its connections, too.
-                // SeqCst: pairs with the store in `sleeping`, as a hint only; the interface's own looks are in order.
+                // A sleeper checks its connections, too.
+                // SeqCst: pairs with the store in `sleeping`, as a hint only; the interface's own loads are in order.
                 if self.shared.asleep.load(Ordering::SeqCst) {
                     ring(&self.shared.bell);
                 }

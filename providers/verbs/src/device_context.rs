@@ -50,7 +50,7 @@ pub(crate) fn timeout_exponent(time: Duration) -> u8 {
 impl DeviceContext {
     /// Opens the device that the options name, or the first with an active port.
     pub(crate) fn open(options: &VerbsOptions) -> Result<Self, OpenError> {
-        let names = device_names().map_err(system("look for RDMA devices"))?;
+        let names = device_names().map_err(system("search for RDMA devices"))?;
         let mut reasons = Vec::new();
         for name in &names {
             if !options.device.is_empty() && *name != options.device {

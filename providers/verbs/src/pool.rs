@@ -56,8 +56,8 @@ impl SendPool {
     }
 }
 
-/// Buffers for arrivals. Each is in one place at a time: posted, about to be posted, being looked
-/// at, kept by the receiver, or spare.
+/// Buffers for arrivals. Each is in one place at a time: posted, about to be posted, being
+/// read, kept by the receiver, or spare.
 #[derive(Debug)]
 pub(crate) struct ReceivePool {
     memory: Memory,

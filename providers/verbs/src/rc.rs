@@ -52,7 +52,7 @@ bowline_base::counters! {
         doorbells,
         /// Requests whose completion was asked for.
         signalled,
-        /// Calls that looked for completions.
+        /// Calls that polled for completions.
         polls,
         /// Completions found.
         completions,
@@ -127,7 +127,7 @@ pub struct Reliable {
     refused: Option<(u32, i32)>,
     left: Left,
     idle_rounds: u32,
-    /// When silent peers are to be looked for.
+    /// When silent peers are to be searched for.
     next_check: Instant,
     results: Results,
     domain: Domain,

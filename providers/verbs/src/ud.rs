@@ -53,7 +53,7 @@ bowline_base::counters! {
         requests,
         /// Requests whose completion was asked for.
         signalled,
-        /// Calls that looked for completions.
+        /// Calls that polled for completions.
         polls,
         /// Completions found.
         completions,

@@ -133,7 +133,7 @@ fn only_silent_connections_are_probed() {
     }
     let probes = value(&pair.a, "probes");
     println!("{probes} probes of a busy connection; at most {longest:?} between its answers");
-    // Four looks in each time-out: of two that follow each other at least one saw no answer.
+    // Four checks in each time-out: of two that follow each other at least one saw no answer.
     if longest < timeout / 4 {
         assert_eq!(probes, 0, "a connection that is in use is probed");
     }
@@ -153,7 +153,7 @@ fn a_datagram_costs_no_more_than_that_of_ib_send_lat() {
     });
     let cost = counted(&mut pair, "ud ping-pong of 8 bytes", ping_pong);
     let messages = 2 * COUNT;
-    // Acknowledgements travel with the answers. Where a member looks twice before it answers, one
+    // Acknowledgements travel with the answers. Where a member polls twice before it answers, one
     // goes by itself; and emulated time makes repetitions.
     let own = value(&pair.a, "acknowledgements") + value(&pair.b, "acknowledgements");
     let again = value(&pair.a, "repeated") + value(&pair.b, "repeated");

@@ -1,4 +1,4 @@
-//! What a signal handler does after it has looked at the lanes: reads, copies, acknowledges. Where an ordinary
+//! What a signal handler does after it has polled the lanes: reads, copies, acknowledges. Where an ordinary
 //! call would meet an error, or needs memory, the handler leaves the action to it.
 
 use bowline_base::slab::Key;

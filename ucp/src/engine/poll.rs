@@ -33,7 +33,7 @@ impl Inner {
         Err(ConnectError::NoLane { rank: peer.rank, reasons })
     }
 
-    /// Has `lane` looked at by every progress.
+    /// Has `lane` polled by every progress.
     pub(crate) fn poll_lane(&mut self, lane: usize) {
         if !std::mem::replace(&mut self.lanes[lane].polled, true) {
             self.descriptors = None;

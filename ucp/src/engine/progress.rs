@@ -6,7 +6,7 @@ use super::Inner;
 use crate::action::Action;
 use crate::wire;
 
-/// Progress calls between two polls of the failure source; a worker that goes to sleep looks
+/// Progress calls between two polls of the failure source; a worker that goes to sleep polls
 /// as well.
 const POLLS: u32 = 64;
 
@@ -17,7 +17,7 @@ impl Inner {
         let mut events = self.poll();
         self.polls += 1;
         if self.polls >= POLLS {
-            // What a failure completes is an event: a thread that waits must look before it sleeps.
+            // What a failure completes is an event: a thread that waits must check before it sleeps.
             events += self.check_for_failures();
         }
         if !self.engine.actions.is_empty() {
@@ -79,7 +79,7 @@ impl Inner {
     }
 
     /// Carries out what the engine noted. What an action asks for anew waits for the next call,
-    /// so that other traffic is looked at in between.
+    /// so that other traffic is polled in between.
     pub(crate) fn act(&mut self) {
         self.carry_out();
         self.withdraw_all();

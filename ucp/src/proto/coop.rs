@@ -28,7 +28,7 @@
 //! 5. With several messages under way the receiver works at the oldest and the sender at the
 //!    newest, so that each has messages of its own until one is left.
 //!
-//! Each round of progress copies one piece, so that other traffic is looked at in between.
+//! Each round of progress copies one piece, so that other traffic is polled in between.
 
 mod help;
 mod signal_safe;

@@ -17,7 +17,7 @@ use crate::request::{Body, Receive, receive_of};
 use crate::settings::RndvScheme;
 use crate::wire;
 
-/// Bytes moved in one go, so that other traffic is looked at in between: some 400 us. With 1 MiB
+/// Bytes moved in one go, so that other traffic is polled in between: some 400 us. With 1 MiB
 /// a message of 4 MiB took a fifth longer.
 pub(crate) const SEGMENT: u64 = 4 << 20;
 

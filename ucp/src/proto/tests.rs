@@ -280,7 +280,7 @@ fn a_receive_that_its_sender_writes_waits_for_it_though_its_endpoint_is_closed()
     {
         let inner = &mut *workers[1].inner.borrow_mut();
         inner.engine.peers[peer as usize].state = PeerState::Closing;
-        // As the withdrawal of an announced receive asks for it, which was met in the same look.
+        // As the withdrawal of an announced receive asks for it, which was met in the same poll.
         inner.engine.actions.push(Action::Run(received.0));
         inner.act();
     }

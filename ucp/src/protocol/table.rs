@@ -2,7 +2,7 @@
 //!
 //! What a message costs by a protocol is a line over the size ([`bowline_model::transport`] has the model). For each
 //! operation and lane the lower envelope of these lines is a table of ranges, made once when the worker is made.
-//! The short path does not look at it: it compares with one limit.
+//! The short path does not read it: it compares with one limit.
 //!
 //! What a cost means: nanoseconds from the call that sends to the message lying in the buffer of a
 //! receive that was posted before, both sides waiting. A setting that names a threshold takes

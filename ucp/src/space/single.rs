@@ -7,7 +7,7 @@
 //!
 //! Rules: (1) it is older than every receive in the engine of its space, since it is posted only while that
 //! has none; so it is compared first. (2) While it waits, other receives are posted to the engines.
-//! (3) Whatever looks for posted receives asks [`Spaces`](super::Spaces) or [`Space`](super::Space), which know this
+//! (3) Whatever searches for posted receives asks [`Spaces`](super::Spaces) or [`Space`](super::Space), which know this
 //! place; the number of its entry is [`ItemId::NONE`].
 
 use crate::matching::{ItemId, MatchSpec, Want};

@@ -46,7 +46,7 @@ pub(crate) struct AsyncState {
     pub(crate) callbacks: bool,
     /// A progress thread serves the worker.
     pub(crate) thread: bool,
-    /// The progress thread was called since its last poll: what it is to look at rings no doorbell that is not armed yet.
+    /// The progress thread was called since its last poll: what it has to do rings no doorbell that is not armed yet.
     pub(crate) called: bool,
 }
 
@@ -90,7 +90,7 @@ impl AsyncState {
         self.thread
     }
 
-    /// Takes a box back. It goes where there is space for it, which a handler has looked for before.
+    /// Takes a box back. It goes where there is space for it, which a handler has checked before.
     pub(crate) fn keep(&mut self, mut place: Box<Fetch>) {
         if self.fetches.len() < self.fetches.capacity() {
             if let Some(receiver) = place.receiver.take()

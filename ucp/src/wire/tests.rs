@@ -82,7 +82,7 @@ proptest! {
             let mut out = Vec::new();
             remote.pack(&mut out);
             out.extend_from_slice(data);
-            // An operand that its operation does not have is not looked at.
+            // An operand that its operation does not have is not read.
             prop_assert_eq!(out.len(), bytes.len());
         }
         if let Some(target) = TargetBuffer::parse(&bytes) {

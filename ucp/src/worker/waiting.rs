@@ -1,4 +1,4 @@
-//! Waiting: the one loop of all waits of a worker, and when it looks again, gives the processor away
+//! Waiting: the one loop of all waits of a worker, and when it polls again, gives the processor away
 //! and sleeps.
 //!
 //! A thread that shares its worker with others waits in [`crate::shared`], whose loop takes the lock
@@ -16,10 +16,10 @@ use crate::request::RequestId;
 use crate::status::{MessageInfo, OpStatus, ReceiveError};
 use crate::wait::Stages;
 
-/// Looks of [`Worker::yield_until`] between two progress calls.
+/// Polls of [`Worker::yield_until`] between two progress calls.
 const PROGRESS_EVERY: u32 = 16;
 
-/// Looks for what a rank does that has a processor, before a yield: some 2 us, which is what the yield
+/// Polls for what a rank does that has a processor, before a yield: some 2 us, which is what the yield
 /// would cost.
 const POLLS_BESIDE: u32 = 64;
 
@@ -36,7 +36,7 @@ impl<'a> Waiting<'a> {
         Self { worker, round: 0, stages: None }
     }
 
-    /// Progress found nothing; whether to look again at once. There is no pause instruction between:
+    /// Progress found nothing; whether to poll again at once. There is no pause instruction between:
     /// a poll of the queues takes longer than a pause is meant to, and on recent processors a pause
     /// alone costs more than half of a message's latency.
     #[inline]
@@ -81,11 +81,11 @@ impl<'a> Waiting<'a> {
 }
 
 impl Worker {
-    /// The loop of every wait. It is entered with the worker borrowed, looks at the lanes, calls handlers
+    /// The loop of every wait. It is entered with the worker borrowed, polls the lanes, calls handlers
     /// of the user, and rests, until one of two conditions holds. `inside` is asked about the worker after
     /// each poll that found something and the first one after entering, once the handlers of what came have been
     /// called, except of messages that wait for the end of a running handler. `outside` is code of the user and may
-    /// call the worker. With `stays`, looks that find nothing follow each other inside of the worker,
+    /// call the worker. With `stays`, polls that find nothing follow each other inside of the worker,
     /// which is the shortest loop for a message; `outside` is then asked only between such rows.
     #[inline(always)]
     pub(crate) fn wait_loop<'a, R>(

@@ -208,9 +208,9 @@ impl Program {
     fn round(&mut self) -> bool {
         let clients: Vec<&Client> = self.slots.iter().flatten().collect();
         let moved = self.site.round(&clients);
-        self.look_at_ams();
-        self.look_at_receives();
-        self.look_at_answers();
+        self.check_ams();
+        self.check_receives();
+        self.check_answers();
         let (site, slots) = (&self.site, &self.slots);
         self.sends.retain(|&(slot, id)| {
             let worker = match slot {
@@ -226,7 +226,7 @@ impl Program {
     }
 
     /// Under one endpoint comes one client, and its messages in order.
-    fn look_at_ams(&mut self) {
+    fn check_ams(&mut self) {
         let seen = self.site.seen.lock().expect("no test panics with it");
         for &(ep, client, number) in &seen[self.seen..] {
             let owner = *self.by_ep.entry(ep).or_insert(client);
@@ -241,7 +241,7 @@ impl Program {
         self.seen = seen.len();
     }
 
-    fn look_at_receives(&mut self) {
+    fn check_receives(&mut self) {
         let (server, known) = (&self.site.server, &mut self.known);
         self.receives.retain(|&id| {
             let Some((status, bytes)) = server.take_with_buffer(id) else { return true };
@@ -260,7 +260,7 @@ impl Program {
         });
     }
 
-    fn look_at_answers(&mut self) {
+    fn check_answers(&mut self) {
         for (slot, client) in self.slots.iter().enumerate() {
             let (Some(client), Some(id)) = (client, self.waiting[slot]) else { continue };
             let Some((status, bytes)) = client.worker.take_with_buffer(id) else { continue };
@@ -277,7 +277,7 @@ impl Program {
         }
     }
 
-    /// Lets everything end, receives what is left, and looks at who has lost what.
+    /// Lets everything end, receives what is left, and checks who has lost what.
     fn finish(mut self) {
         let mut idle = 0;
         while idle < 70 {

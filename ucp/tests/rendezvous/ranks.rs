@@ -164,7 +164,7 @@ impl Ranks {
         self.workers.iter().flatten().map(Worker::progress).sum()
     }
 
-    /// Looks of all, and time, until `done`. `false` when it never is.
+    /// Polls of all, and time, until `done`. `false` when it never is.
     pub(crate) fn run(&self, done: impl Fn() -> bool) -> bool {
         for idle in 0.. {
             if done() {
@@ -182,7 +182,7 @@ impl Ranks {
                     idle < 20_000
                 }
             };
-            // Deaths are looked for now and then, and some of what waits is.
+            // Deaths are polled for now and then, and some of what waits is.
             if !moved && (0..200).all(|_| self.round() == 0) {
                 return done();
             }

@@ -115,7 +115,7 @@ pub fn writable_in_order_of_asking(of: Subject) {
         }
         world.peer(0).progress(0);
         assert!(world.peer(0).seen.writable.is_empty(), "no event without a budget");
-        // The receivers drain before the sender looks, so that all may be reported at once.
+        // The receivers drain before the sender polls, so that all may be reported at once.
         let mut received = 0;
         while received < posted {
             for to in 1..4 {

@@ -23,7 +23,7 @@ pub const LONGEST: usize = 1 << 20;
 /// Posts after which a queue that still takes messages counts as one without a bound.
 pub const ENDLESS: usize = 1 << 20;
 
-/// A sequence of random-looking words, the same for the same seed.
+/// A sequence of words that seem random, the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

@@ -27,7 +27,7 @@ impl Watchdog {
             if wait.recv_timeout(Duration::from_secs(seconds)) == Err(RecvTimeoutError::Timeout) {
                 let what =
                     format!("conformance of {provider}: {name} hangs: no end after {seconds} s");
-                // Not `eprintln`, which the harness hides from a reader who looks for the reason.
+                // Not `eprintln`, which the harness hides from a reader who wants to know the reason.
                 let _ = writeln!(std::io::stderr(), "{what}");
                 std::process::abort();
             }

@@ -146,7 +146,7 @@ impl EventQueue {
         self.events.clear();
     }
 
-    /// The next event, for a transport that has to look at it on its way to the sink.
+    /// The next event, for a transport that has to read it on its way to the sink.
     #[inline]
     pub fn pop(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -1,6 +1,6 @@
 //! Keys of peers' memory, as they were opened, and what every one-sided operation checks before it is posted.
 //!
-//! **Order of the checks.** The endpoint is the transport's own to look at, and first. Then (1) the pieces are
+//! **Order of the checks.** The endpoint is the transport's own to check, and first. Then (1) the pieces are
 //! few enough, (2) their bytes are not too many, (3) the key is one of the endpoint's peer, (4) it opens all
 //! bytes, (5) the word of an atomic operation is aligned. What fails first is what the operation answers.
 

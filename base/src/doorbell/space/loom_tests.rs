@@ -111,7 +111,7 @@ fn loom_space_two_sleepers_are_rung() {
     nobody_sleeps_on(2, false);
 }
 
-/// The model must be able to fail: a sender that does not look at its question again sleeps on.
+/// The model must be able to fail: a sender that does not read its question again sleeps on.
 #[test]
 #[should_panic(expected = "asleep with space in the queue")]
 fn loom_space_needs_the_last_poll() {

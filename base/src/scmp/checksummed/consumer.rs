@@ -1,4 +1,4 @@
-//! The consumer's side: look, take, flip, and go past what the dead left. See the rules in
+//! The consumer's side: check, take, flip, and go past what the dead left. See the rules in
 //! [`super`].
 
 use super::super::seq::{POISON, next_tag};
@@ -14,7 +14,7 @@ use crate::sync::atomic::{Ordering, fence};
 use crate::view::View;
 use crate::words::{LINE_WORDS, LineWords, Words};
 
-/// Looks that find nothing before a used half is flipped, and the part of a half, as a divisor, that
+/// Polls that find nothing before a used half is flipped, and the part of a half, as a divisor, that
 /// must be used: as in [`super::super::seq`].
 const IDLE_POLLS: u32 = 64;
 const IDLE_SHARE: u32 = 8;
@@ -70,10 +70,10 @@ pub struct Consumer<W> {
     slots: u32,
     /// Tag of the half that is read.
     tag: u32,
-    /// Next slot to look at.
+    /// Next slot to read.
     index: u32,
     state: State,
-    /// Looks in a row that found nothing.
+    /// Polls in a row that found nothing.
     idle: u32,
     /// Whether the last poll found nothing.
     missing: bool,
@@ -212,7 +212,7 @@ impl<W: Words> Consumer<W> {
                         continue;
                     }
                     // After the flip, which is due: a void lies behind the middle. One that does not
-                    // is forged, and looks like a hole until somebody wants to know.
+                    // is forged, and counts as a hole until somebody wants to know.
                     State::Active => {
                         self.missing = true;
                         break;
@@ -225,7 +225,7 @@ impl<W: Words> Consumer<W> {
                 }
             }
             let Some(payload) = staging.view().slice(0, found.len) else {
-                // `look` has seen that it fits.
+                // `peek` has seen that it fits.
                 break;
             };
             let Found { id, flags, header, slots, .. } = found;
@@ -334,7 +334,7 @@ impl<W: Words> Consumer<W> {
             State::Draining { reserved, .. } => reserved.min(self.slots),
             State::Poisoned(_) => return false,
         };
-        // Acquire: pairs with no store, as in `look`.
+        // Acquire: pairs with no store, as in `peek`.
         self.index >= end || tag_of(self.line(self.index).load(0, Ordering::Acquire)) == self.tag
     }
 

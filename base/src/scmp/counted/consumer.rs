@@ -215,7 +215,7 @@ impl<W: Words> Consumer<W> {
         Ok(taken)
     }
 
-    /// Flips, where something is reserved, and looks whether it is settled: whether a half is to be emptied now.
+    /// Flips, where something is reserved, and checks whether it is settled: whether a half is to be emptied now.
     pub(super) fn advance(&mut self) -> Result<bool, Fault> {
         loop {
             match self.state {

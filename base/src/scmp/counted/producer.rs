@@ -121,7 +121,7 @@ impl<W: Words> Producer<W> {
         }
     }
 
-    /// Looks whether `slots` slots fit, and announces them.
+    /// Checks whether `slots` slots fit, and announces them.
     ///
     /// # Errors
     /// When they do not fit, ever or now. Nothing has happened then.

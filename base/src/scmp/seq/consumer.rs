@@ -206,7 +206,7 @@ impl<W: Words> Consumer<W> {
     }
 
     /// Settles what the dead left; rules 11 to 14. To be called again while it waits, from time
-    /// to time, with `poll` between. Cold: it looks at every producer. With nobody dead, nothing may
+    /// to time, with `poll` between. Cold: it reads every producer's intent. With nobody dead, nothing may
     /// be missing once all have finished what they had announced: that is damage of R or of slots,
     /// which poisons the queue.
     ///
@@ -327,7 +327,7 @@ impl<W: Words> Consumer<W> {
         }
     }
 
-    /// Looks whether the old half is drained (rule 9). Whether to go on.
+    /// Checks whether the old half is drained (rule 9). Whether to go on.
     fn drained(&mut self, reserved: u32, taken: u32) -> Result<bool, Fault> {
         let left = reserved - self.index;
         let failed = self.failed(reserved);
@@ -363,7 +363,7 @@ impl<W: Words> Consumer<W> {
             self.wipe(next);
         }
         // AcqRel. Acquire: pairs with the release of the producers' adds, whose announcements we
-        // may look for. Release: our reads and resets of the half that is exposed here come
+        // may read. Release: our reads and resets of the half that is exposed here come
         // before what producers do there; pairs with the acquire of their adds.
         let old = self.words.line(R_LINE).swap(0, u64::from(next) << 32, Ordering::AcqRel);
         if tag_of(old >> 32) != self.tag {
@@ -398,7 +398,7 @@ impl<W: Words> Consumer<W> {
         self.finish();
     }
 
-    /// Makes every slot of the half of `tag` look unwritten. Nobody else uses that half.
+    /// Makes every slot of the half of `tag` an unwritten one. Nobody else uses that half.
     fn wipe(&self, tag: u32) {
         for offset in 0..self.slots {
             // Relaxed: the swap of R that follows orders it.

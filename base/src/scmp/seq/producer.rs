@@ -141,7 +141,7 @@ impl<W: Words> Producer<W> {
         if now as u32 >= POISON { Refused::Poisoned } else { Refused::Full { generation } }
     }
 
-    /// Step 1 and 2: looks whether `slots` slots fit, and announces them.
+    /// Step 1 and 2: checks whether `slots` slots fit, and announces them.
     ///
     /// # Errors
     /// When they do not fit, ever or now. Nothing has happened then.

@@ -131,7 +131,7 @@ fn another_takes_the_event(wakes: bool) {
         };
         outside.send(0);
         waiter.join().expect("it has its message");
-        poller.join().expect("it looked once");
+        poller.join().expect("it polled once");
     });
 }
 

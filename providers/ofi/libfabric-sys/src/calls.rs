@@ -2,7 +2,7 @@
 //! it is given.
 //!
 //! They check nothing. A table without the entry answers `-FI_ENOSYS`, as libfabric's own macros
-//! do where they look.
+//! do where they check.
 //!
 //! # Safety
 //!

@@ -58,17 +58,17 @@ impl OfiIface {
         let none_well = || !self.peers.iter().filter(there).any(Peer::is_well);
         let which = Which { peer, own, accepted: late || whole && none_well() };
         let mut cut = std::mem::take(&mut self.peers[index as usize].cut);
-        let looked = which.cut(&mut cut);
-        if let Err(error) = &looked
+        let examined = which.cut(&mut cut);
+        if let Err(error) = &examined
             && !self.cut_failed
         {
             tracing::warn!(
                 %error,
-                "cannot look at the connections of a lost peer; raise ulimit -n, or its operations \
+                "cannot examine the connections of a lost peer; raise ulimit -n, or its operations \
                  wait for libfabric"
             );
         }
-        self.cut_failed = looked.is_err();
+        self.cut_failed = examined.is_err();
         self.peers[index as usize].cut = cut;
     }
 

@@ -73,7 +73,7 @@ fn removal_waits_for_the_copies_under_way() {
 
 /// Rule 4: a lookup does not wait for a thread that it has interrupted.
 #[test]
-fn a_look_does_not_wait_for_the_lock() {
+fn a_search_does_not_wait_for_the_lock() {
     let table = Lent::new(45);
     let bytes = [1u8; 8];
     let start = bytes.as_ptr().addr() as u64;

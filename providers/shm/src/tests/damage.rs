@@ -1,6 +1,6 @@
 //! Damaged memory: what a peer may write, whatever it is, ends in an error of that peer or of the
 //! queue; never in a hang, a panic or an access outside. Nobody dies here: that a rank which goes
-//! on living has written the damage must be found by looking, in a time that is bounded by calls.
+//! on living has written the damage must be found by polls, in a time that is bounded by calls.
 
 use bowline_base::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bowline_base::words::{DirectWords, LineWords, Words};

@@ -262,7 +262,7 @@ fn role_memory() {
         window_at,
         hex(&iface.rkey_pack(window).unwrap())
     ));
-    assert_eq!(listen(), "look");
+    assert_eq!(listen(), "read");
     let mut word = [0; 4];
     iface.mem_view(window).unwrap().slice(50, 4).unwrap().copy_out(&mut word);
     assert_eq!(word, [1, 2, 3, 4], "the parent has put this");
@@ -298,7 +298,7 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
     let view = root.rkey_ptr(mapped, window, 100_000).unwrap();
     assert!(view.to_vec().iter().all(|&b| b == 0x5a));
     root.put_short(ep, &[1, 2, 3, 4], RemoteSlice { address: window + 50, rkey: mapped }).unwrap();
-    role.send("look");
+    role.send("read");
     assert_eq!(role.hear(), "seen");
     role.kill();
     // A mapping outlives its owner and harms nobody.
@@ -317,7 +317,7 @@ fn memory_of_another_process_is_reached_and_its_end_is_an_error() {
 }
 
 /// The pid of a rank that is marked dead may be another process's by now: nothing is copied from or to
-/// it, also before this rank has looked at who died.
+/// it, also before this rank has checked who died.
 #[test]
 fn nothing_is_copied_by_the_pid_of_a_rank_that_is_marked_dead() {
     let options = ShmOptions::default();

@@ -223,7 +223,7 @@ fn a_guest_that_died_before_it_was_welcomed_leaves_nothing() {
     until(&mut server, &mut seen, |seen| seen.messages.len() == 1);
 }
 
-/// A rank that ends wakes those who know it, and nobody else; everybody sees it when he looks.
+/// A rank that ends wakes those who know it, and nobody else; everybody sees it at the next poll.
 #[test]
 fn a_rank_that_ends_rings_those_who_know_it() {
     let options = small();

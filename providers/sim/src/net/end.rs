@@ -4,7 +4,7 @@
 //! (2) What a node sent before its end arrives before its end is reported: a close travels behind it,
 //! and a death is reported no earlier than the last arrival. (3) What had not departed at a death
 //! never does. (4) No operation of an ended node keeps a pointer to its buffers. (5) To itself an
-//! ended node looks like the only one alive: every peer has failed, so that whatever its program
+//! ended node is the only one alive: every peer has failed, so that whatever its program
 //! still waits for ends.
 
 use bowline_base::slab::Key;

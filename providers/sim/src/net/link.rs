@@ -58,7 +58,7 @@ impl Link {
     pub(crate) fn take_ready(&mut self, promises: Promises) -> Vec<Key> {
         let mut ready = Vec::new();
         let mut taken = Vec::new();
-        // What stays and stands in front of the entry that is looked at.
+        // What stays and stands in front of the entry in question.
         let (mut am, mut put, mut oldest) = (false, false, None::<u64>);
         for (&seq, entry) in &self.pending {
             let stays_in_front =

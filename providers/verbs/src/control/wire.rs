@@ -10,7 +10,7 @@
 //! Behind that stands a proof by the job's secret over all of it, which covers both ends' names. What
 //! has none is dropped before anything of it is read. A proof does not say when a datagram was sent:
 //! a host that can record packets can repeat them. A repeated Request is known by its serial; other
-//! repetitions at worst end an attempt to connect, or make a peer look alive.
+//! repetitions at worst end an attempt to connect, or make a peer seem alive.
 //!
 //! A peer's bytes are believed only as far as they name what we know. Lost ones are sent again by
 //! the side that waits for the answer.

@@ -89,7 +89,7 @@ impl Wakeup for RcIface {
     fn arm(&mut self, _descriptor: bool) -> Armed {
         self.control.sleeping(true);
         self.cq.request_event();
-        // What came before the request rings nobody: look once more.
+        // What came before the request rings nobody: poll once more.
         self.read_completions();
         // Every buffer is posted before a sleep, which may be long.
         if let Err(error) = self.post_receives(true) {
@@ -106,7 +106,7 @@ impl Wakeup for RcIface {
     fn disarm(&mut self) {
         self.control.sleeping(false);
         self.cq.take_events();
-        // The thread that makes connections wakes a sleeper to look at the clock.
+        // The thread that makes connections wakes a sleeper to read the clock.
         self.check_clock();
     }
 }

@@ -16,7 +16,7 @@
 //!    closed. It is made anew by the `connect` after it has broken and the endpoint was closed.
 //! 3. Its end is not announced: no last message is sent, since the closer itself would read it.
 //!
-//! `reachable` says no nevertheless: it is what a layer above asks when it looks for a transport for
+//! `reachable` says no nevertheless: it is what a layer above asks when it searches for a transport for
 //! messages, and to oneself there is a better one.
 
 use std::io;

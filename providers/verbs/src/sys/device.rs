@@ -15,7 +15,7 @@ use super::ffi;
 use super::load::{library, loaded};
 use super::object::LibraryObject;
 
-/// More descriptors than the library has open at once while it looks for devices and loads what drives
+/// More descriptors than the library has open at once while it searches for devices and loads what drives
 /// them: a socket, directories, files in them.
 const SEARCH_DESCRIPTORS: usize = 8;
 

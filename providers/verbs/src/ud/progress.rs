@@ -295,7 +295,7 @@ impl UdIface {
         }
     }
 
-    /// Sends again what is overdue. Returns when to look again, if anything is under way.
+    /// Sends again what is overdue. Returns when to check again, if anything is under way.
     pub(super) fn scan(&mut self, now: Instant) -> Option<Instant> {
         self.state.next_scan = now + SCAN;
         let mut next: Option<Instant> = None;
@@ -328,7 +328,7 @@ impl UdIface {
         }
     }
 
-    /// Looks at everything that could keep the interface awake, and sets the clock by which a
+    /// Checks everything that could keep the interface awake, and sets the clock by which a
     /// sleeper sends again. Whether it may sleep.
     pub(super) fn lie_down(&mut self) -> bool {
         self.pay(true);
@@ -337,7 +337,7 @@ impl UdIface {
         }
         let next = self.scan(Instant::now());
         self.cq.request_event();
-        // What came before the request rings nobody: look once more.
+        // What came before the request rings nobody: poll once more.
         if self.absorb() == BATCH {
             return false;
         }

@@ -1,5 +1,5 @@
 //! Shared messages in signal-safe progress. A sender that waits in a call copies faster than signals come, and costs the
-//! receiver's computation nothing. If it does not claim, which the first round looks for a moment, it computes as well,
+//! receiver's computation nothing. If it does not claim, which the first round polls for a moment, it computes as well,
 //! and both copy the message in half of the time when they wait. So pieces are copied here only if the sender has left.
 
 use bowline_base::slab::Key;
@@ -14,7 +14,7 @@ use crate::state::async_state::RESERVE;
 /// In place of the pieces that the sender had claimed at the last round, before the first.
 pub(super) const NEVER: u32 = u32::MAX;
 
-/// Looks for the sender's first claim at the first round: some 5 us, less than another signal takes. One
+/// Polls for the sender's first claim at the first round: some 5 us, less than another signal takes. One
 /// that waits in a call claims within one or two.
 const LISTEN: u32 = 300;
 

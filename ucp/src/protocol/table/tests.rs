@@ -224,7 +224,7 @@ fn the_least_sure_figure_names_the_prediction() {
 }
 
 proptest! {
-    /// Wherever one looks, the table has the cheapest of all offers, and no hole that an offer
+    /// For every size the table has the cheapest of all offers, and no hole that an offer
     /// would fill.
     #[test]
     fn the_envelope_is_the_minimum(

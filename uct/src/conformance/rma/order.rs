@@ -103,7 +103,7 @@ fn watched(
                 let (value, flag) = unsafe {
                     (AtomicU64::from_ptr(value as *mut u64), AtomicU64::from_ptr(flag as *mut u64))
                 };
-                let mut looks = 0_u64;
+                let mut polls = 0_u64;
                 // Relaxed: the flag only ends the loop.
                 while !over.load(Ordering::Relaxed) {
                     // Acquire: pairs with the release of the flag's put or atomic.
@@ -111,8 +111,8 @@ fn watched(
                     // Relaxed: ordered after the flag by the acquire.
                     let value = rounds_of(value.load(Ordering::Relaxed));
                     assert!(value >= flag, "flag {flag} came before its value, which is {value}");
-                    looks += 1;
-                    if looks.is_multiple_of(64) {
+                    polls += 1;
+                    if polls.is_multiple_of(64) {
                         std::thread::yield_now();
                     }
                 }

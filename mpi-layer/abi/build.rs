@@ -3,7 +3,7 @@
 
 fn main() {
     for argument in [
-        // Programs of the ABI look for this name, in any library.
+        // Programs of the ABI search for this name, in any library.
         "-Wl,-soname,libmpi_abi.so.1",
         // Threads of the library may run until the process ends.
         "-Wl,-z,nodelete",

@@ -126,7 +126,7 @@ fn first<F>(all: Vec<Priced<F>>) -> Priced<F> {
 /// of two.
 pub(crate) const SPREADS: usize = 16;
 
-/// The operands of what combines nothing, which no price of it looks at.
+/// The operands of what combines nothing, on which no price of it depends.
 const NO_OP: ReductionOperands = ReductionOperands::NUMBERS;
 
 /// The form that is asked for, if a call allows it.

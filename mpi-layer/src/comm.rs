@@ -174,7 +174,7 @@ impl CommInner {
         tags::collective_of(kind, self.generation, number)
     }
 
-    /// What the messages of a collective look like that has no phases.
+    /// The match of the messages of a collective that has no phases.
     pub(crate) fn collective_spec(&self, sequence: u32) -> MatchSpec {
         let tag = tags::collective(self.generation, sequence);
         MatchSpec { space: self.collective_space(), source: None, tag, tag_mask: u64::MAX }

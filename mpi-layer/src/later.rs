@@ -2,10 +2,10 @@
 //!
 //! A call must not wait for the other members, who may wait for something else of this rank before they
 //! come to theirs. So it starts a nonblocking collective on the communicator that is duplicated, which finds the
-//! greatest of what each member gives. When that has ended, the new communicator is opened as soon as the request is looked at.
+//! greatest of what each member gives. When that has ended, the new communicator is opened as soon as the request is tested.
 //!
 //! Several may be under way at once, on different communicators in different orders at different ranks, and with other
-//! communicators made meanwhile. So the id is not looked for among what is free everywhere: the first member gives one
+//! communicators made meanwhile. So the id is not searched among what is free everywhere: the first member gives one
 //! that only it gives, and that it has not in use. Generations are agreed as ever.
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Probes: looking at messages before they are received, and claiming them. (MPI: Point-to-Point
+//! Probes: the envelopes of messages before they are received, and claims to them. (MPI: Point-to-Point
 //! Communication, "Probe and Cancel".)
 
 use bowline_base::buffer::RecvBuf;

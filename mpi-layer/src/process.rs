@@ -40,7 +40,7 @@ struct Adopted {
 /// Workspaces kept for reuse; more are made when collectives nest deeper, and freed after.
 const WORKSPACES_MAX: usize = 4;
 
-/// Messages of spaces that are not open that may stay without a look.
+/// Messages of spaces that are not open that may stay unchecked.
 const EARLY_KEPT: usize = 32;
 
 /// A workspace with more scratch than this is not kept, so that one large reduction does not hold
@@ -71,7 +71,7 @@ pub(crate) struct Process {
     idle_runs: Cell<usize>,
     /// Those that a helper moves on beside this rank, where it has one; known from the first run on.
     helped: OnceCell<Option<Arc<Helped>>>,
-    /// Messages of spaces that are not open, more than which are looked at.
+    /// Messages of spaces that are not open, more than which are checked.
     early_kept: Cell<usize>,
     /// What this rank communicates is written down here, if it is.
     record: OnceCell<Record>,
@@ -253,11 +253,11 @@ impl Process {
         self.worker.drop_early(|space, tag| {
             !contexts.is_taken(space / 2) && !contexts.is_to_come(tags::generation(tag))
         });
-        // What is looked at now is paid by as much that has come since the last look.
+        // What is checked now is paid by as much that has come since the last check.
         self.early_kept.set(2 * self.worker.early_messages() + EARLY_KEPT);
     }
 
-    /// Has a collective moved on whenever this rank waits or looks for something.
+    /// Has a collective moved on whenever this rank waits or polls for something.
     pub(crate) fn add_run(&self, run: Weak<dyn Background>) {
         let mut runs = self.runs.borrow_mut();
         runs.push(run);
@@ -411,7 +411,7 @@ impl Process {
     pub(crate) fn adopt(&self, id: RequestId, buffer: Box<dyn Any>) {
         self.worker.detach(id);
         let mut adopted = self.adopted.borrow_mut();
-        // Looking at all of them whenever their number has doubled costs a constant per operation.
+        // Testing all of them whenever their number has doubled costs a constant per operation.
         if adopted.len() == adopted.capacity() {
             adopted.retain(|old| !self.worker.is_complete(old.id));
         }

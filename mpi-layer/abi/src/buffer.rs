@@ -87,7 +87,7 @@ fn dense(mpi: &Library, buf: *const c_void, count: i64, datatype: Datatype) -> O
 }
 
 /// Bytes of a message at an address that memory may have, whose elements lie side by side; none where that
-/// needs a second look.
+/// has to be found out.
 #[inline(always)]
 pub(crate) fn plain(buf: *const c_void, count: i64, datatype: Datatype) -> Option<usize> {
     let size = dense_size(datatype.0);

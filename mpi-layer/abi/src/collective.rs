@@ -1,6 +1,6 @@
 //! Chapter: collective operations, blocking, nonblocking and persistent.
 //!
-//! Arguments that the standard gives a meaning at the root only are not looked at elsewhere. An error of
+//! Arguments that the standard gives a meaning at the root only are not read elsewhere. An error of
 //! an argument is reported before anything is sent.
 
 mod again;

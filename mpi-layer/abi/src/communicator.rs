@@ -317,7 +317,7 @@ fn duplicate_later(
     let made = move |comm| {
         // All of it belongs to what waits here, its end included.
         let reserved: Reserved = reserved;
-        // It is made while a function of MPI looks at requests.
+        // It is made while a function of MPI tests requests.
         if let Some(library) = library::running() {
             library.fill_comm(comm, reserved.0, session);
         }
@@ -330,7 +330,7 @@ fn duplicate_later(
             return Err(error.into());
         }
     };
-    // It is the handle's alone when the communicator comes, which is not before a look at the request.
+    // It is the handle's alone when the communicator comes, which is not before the request is tested.
     drop(common);
     newcomm.set(handle)?;
     mpi.requests.add(begun, Some(object), request)

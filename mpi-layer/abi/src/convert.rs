@@ -1,6 +1,6 @@
 //! Chapter: handles as numbers of C, which other languages keep.
 //!
-//! The number of a handle is its low half; the conversion back looks the generation up. What is no handle
+//! The number of a handle is its low half; the conversion back finds the generation. What is no handle
 //! comes back as it was, and is refused where it is used.
 
 use std::ffi::c_int;

@@ -101,7 +101,7 @@ pub(crate) struct Library {
     pub(crate) provided: Cell<c_int>,
     /// The thread that has started MPI; the one of the first session as long as none has.
     pub(crate) main_thread: Cell<ThreadId>,
-    /// Whether arguments are looked at where that takes time.
+    /// Whether arguments are checked where that takes time.
     pub(crate) checks: bool,
     pid: u32,
 }
@@ -455,7 +455,7 @@ impl Library {
         session: Cell<Option<Session>>,
     ) {
         let Some(common) = self.to_come.borrow_mut().remove(&handle.0) else { return };
-        // Functions that look at what hangs on it have ended with that.
+        // Functions that read what hangs on it have ended with that.
         if let Some(common) = Rc::into_inner(common) {
             self.comms
                 .borrow_mut()

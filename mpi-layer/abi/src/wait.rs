@@ -95,7 +95,7 @@ impl Library {
         Ok(count)
     }
 
-    /// Looks for the first complete request. Which one is reported is the library's choice; programs have come
+    /// Finds the first complete request. Which one is reported is the library's choice; programs have come
     /// to expect the first, and `MPI_Waitsome` is for those that want all served alike.
     fn search(&self, count: usize, requests: In<Request>) -> Result<RequestSearch, Fault> {
         search(0..count, |index| Ok(self.requests.see(requests.at(index).get()?)?.standing()))

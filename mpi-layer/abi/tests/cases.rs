@@ -374,7 +374,7 @@ fn a_program_of_cxx_finds_its_types() {
 
 fn no_memory_is_lost() {
     let Some(ended) = checked_job(2, "leak.c") else {
-        println!("valgrind is not installed: nobody looks whether memory is lost");
+        println!("valgrind is not installed: whether memory is lost is not checked");
         return;
     };
     assert_eq!(ended.code, Some(LOST), "the tool has to find what is lost: {ended:#?}");

@@ -47,7 +47,7 @@ fn own() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where programs go, with the library under the names that compiler and loader look for.
+/// Where programs go, with the library under the names for which compiler and loader search.
 fn workshop() -> &'static Path {
     static WORKSHOP: OnceLock<tempfile::TempDir> = OnceLock::new();
     let workshop = WORKSHOP.get_or_init(|| {

@@ -176,7 +176,7 @@ fn asked_to_leave(signals: &Signals) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Shows that this side lives and looks whether the other does.
+/// Shows that this side lives and checks whether the other does.
 fn speak(channel: &mut Channel) -> Result<(), Broken> {
     let now = Instant::now();
     channel.check_silence(now)?;

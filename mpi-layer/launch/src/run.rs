@@ -91,7 +91,7 @@ pub enum Bind {
 pub struct RunOptions {
     /// Number of ranks of `program`.
     pub ranks: u32,
-    /// The program: a path, or a name that is looked for in `PATH`.
+    /// The program: a path, or a name that is searched for in `PATH`.
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
@@ -104,7 +104,7 @@ pub struct RunOptions {
     /// Bytes of each rank's area in the job's memory; what the transport asks for. Default 0.
     pub area_bytes: usize,
     /// Whether each line of output begins with its rank. The ranks then write into pipes, and
-    /// programs that look whether they write to a terminal will buffer more. Default no.
+    /// programs that test whether they write to a terminal will buffer more. Default no.
     pub label: bool,
     /// What a failure means. Default: the job ends.
     pub on_failure: OnFailure,

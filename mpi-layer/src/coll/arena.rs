@@ -162,7 +162,7 @@ impl<'a> Arena<'a> {
     /// Starts a receive into a span.
     #[inline]
     pub(crate) fn recv(&mut self, spec: MatchSpec, span: Span) -> Result<(), OpError> {
-        // The collective is waited for in the call that begins it, so that nobody has to look for its messages.
+        // The collective is waited for in the call that begins it, so that nobody has to poll for its messages.
         let worker = &self.process.worker;
         self.stage.recv(&self.spaces, spec, span, |buffer| worker.recv_awaited(spec, buffer))
     }

@@ -41,7 +41,7 @@ impl Communicator {
     }
 }
 
-/// Looks for a death that a partner knows of already.
+/// Polls for a death that a partner knows of already.
 const POLLS: u32 = 1000;
 
 impl CommInner {
@@ -67,13 +67,13 @@ impl CommInner {
         Own { space: self.collective_space(), rank: self.rank }
     }
 
-    /// What a message of a collective from a rank looks like.
+    /// The match of a message of a collective from a rank.
     #[inline]
     pub(super) fn stage_spec(&self, source: Option<u32>, tag: u64) -> MatchSpec {
         MatchSpec { space: self.collective_space(), source, tag, tag_mask: u64::MAX }
     }
 
-    /// What this rank sends in a collective looks like so.
+    /// The envelope of what this rank sends in a collective.
     #[inline]
     pub(super) fn stage_envelope(&self, tag: u64) -> Envelope {
         Envelope { space: self.collective_space(), source: self.rank, tag }

@@ -1,6 +1,6 @@
 //! The algorithms of a communicator's collectives: what [`choices`](crate::choices) finds, kept with the communicator.
 //!
-//! A collective's choices are made for all lengths when it is called first; a call looks its length up. All ranks have
+//! A collective's choices are made for all lengths when it is called first; a call finds its length among them. All ranks have
 //! the same costs and ask for the same (see [`CollOptions`](crate::coll_options::CollOptions)), so all find the same
 //! algorithms.
 

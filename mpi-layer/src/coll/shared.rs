@@ -10,10 +10,10 @@
 //!
 //! The words in the memory, and what is done against stray writes to them, are the business of
 //! [`bowline_base::barrier`]; here is the waiting. Rules. (1) A rank that wants to sleep announces it,
-//! posts a receive of an empty message, and looks at the memory again. The rank that takes the announcement
+//! posts a receive of an empty message, and checks the memory again. The rank that takes the announcement
 //! back decides: the last rank, which then sends that message, or the sleeper itself, to which none
-//! comes. (2) A sleeper looks at everything once in [`CHECK_PERIOD`], and a rank that yields for long
-//! once in [`CHECK_EVERY`] looks: the message makes a wake-up fast, and nothing depends on it. (3) Who
+//! comes. (2) A sleeper checks everything once in [`CHECK_PERIOD`], and a rank that yields for long
+//! once in [`CHECK_EVERY`] checks: the message makes a wake-up fast, and nothing depends on it. (3) Who
 //! finds damage lets all know, wakes those that sleep, and uses the memory never again: every
 //! barrier and small reduction of this communicator is an error from then on. (4) A dead member's
 //! arrival may be missing for ever, so nobody counts itself in once it knows of a death, and
@@ -210,7 +210,7 @@ impl Shared {
             member.fail(memory);
             sleepers(comm, member, memory)
         });
-        // Who cannot be woken by a message finds it at its next look.
+        // Who cannot be woken by a message finds it at its next check.
         let tag = tags::collective(comm.generation, sequence);
         wake(comm, tag, sleepers.unwrap_or_default());
         MpiError::MemoryOverwritten
@@ -247,7 +247,7 @@ fn sleepers(comm: &CommInner, member: &BarrierMember, memory: &ViewWords<'_>) ->
 }
 
 /// Rule 1: sends the message that ends a sleep. Where it cannot be sent, nothing is lost (rule 2): a
-/// sleeper that was not woken for long has looked by itself, and may have left the job since.
+/// sleeper that was not woken for long has checked by itself, and may have left the job since.
 fn wake(comm: &CommInner, tag: u64, sleepers: Vec<u32>) {
     let worker = &comm.process.worker;
     for rank in sleepers {

@@ -2,7 +2,7 @@
 //! stable types for them, and few processors compute with the wide ones: this is done in integers.
 //!
 //! Results are rounded to the nearest number, and to the even one of two. A NaN loses against every
-//! number where the least or greatest is looked for, as with the other types.
+//! number where the least or greatest is wanted, as with the other types.
 
 use std::cmp::Ordering;
 
@@ -39,7 +39,7 @@ impl Half {
             // Half of the last place beyond the greatest.
             0x7c00
         } else if bits < 113 << 23 {
-            // Below the least normal one: the sum has the last place of what is looked for.
+            // Below the least normal one: the sum has the last place of what is wanted.
             (f32::from_bits(bits) + 0.5).to_bits() - 0.5_f32.to_bits()
         } else {
             let rounded = bits + 0xfff + (bits >> 13 & 1);

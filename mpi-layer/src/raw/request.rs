@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   Started::Done ─────────────────────────────────────► reported by the call that started it
-//!   Active ──(look finds the end)──► Done ──(finish)──► gone, or inactive where it is persistent
+//!   Active ──(poll finds the end)──► Done ──(finish)──► gone, or inactive where it is persistent
 //! ```
 //! Rules. (1) A request owns what its work needs, its communicator first of all, until its end; the
-//! memory of messages is the caller's, who keeps it until then. (2) `look` does not move anything on: the
-//! caller's wait does, by [`Communicator::wait_until`] or [`Communicator::poll`]. (3) What `look` has reported
+//! memory of messages is the caller's, who keeps it until then. (2) `poll` does not move anything on: the
+//! caller's wait does, by [`Communicator::wait_until`] or [`Communicator::poll`]. (3) What `poll` has reported
 //! stays as it was until `finish`. (4) A request that is dropped before its end leaves its memory in use:
-//! who has no more interest in it keeps it until `look` reports its end.
+//! who has no more interest in it keeps it until `poll` reports its end.
 
 use std::fmt;
 use std::rc::Rc;
@@ -377,7 +377,7 @@ pub enum RequestSearch {
     Found(usize),
 }
 
-/// Looks for the first complete request in some order. Both skins search so: for one, for some, or for all that
+/// Finds the first complete request in some order. Both skins search so: for one, for some, or for all that
 /// are not under way.
 ///
 /// # Errors

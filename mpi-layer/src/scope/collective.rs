@@ -1,6 +1,6 @@
 //! Nonblocking collectives in a scope. (MPI: Collective Communication, "Nonblocking Collective Operations".)
 //!
-//! Each starts here and is carried out whenever this rank waits or looks for anything. All ranks start the same
+//! Each starts here and is carried out whenever this rank waits or polls for anything. All ranks start the same
 //! ones in the same order; a nonblocking one never matches a blocking one. Buffers are borrowed for the scope
 //! (point 1 of [`scope`](super)), which waits for all of them: when it ends well, for their end; when it fails or
 //! panics, what is under way is given up, and other members may fail then. Operations are code that runs inside

@@ -94,7 +94,7 @@ impl Core {
         Self { steps, names, predefined, peers: Vec::new(), active: None, ended: None }
     }
 
-    /// Looks up the endpoints that are not known.
+    /// Finds the endpoints that are not known.
     pub(crate) fn find_peers(&mut self, find: impl Fn(u32) -> Result<Ep, MpiError>) {
         if self.peers.is_empty() {
             let receivers = self.steps.iter().filter_map(|step| match step {
@@ -302,7 +302,7 @@ impl Active {
             Step::Send { to, from, phase } => {
                 *tag = names.tag + u64::from(phase);
                 let known = with.peers.binary_search_by_key(&to, |(rank, _)| *rank);
-                let ep = with.peers[known.expect("all receivers were looked up")].1?;
+                let ep = with.peers[known.expect("all receivers were found before")].1?;
                 let Own { space, rank } = names.own;
                 let envelope = Envelope { space, source: rank, tag: *tag };
                 Ok(stage.send(port, spaces, ep, envelope, from)?)
@@ -342,7 +342,7 @@ fn take_empty(port: &impl Port, step: Step, with: &With<'_>) {
     match step {
         Step::Send { to, phase, .. } => {
             let known = with.peers.binary_search_by_key(&to, |(rank, _)| *rank);
-            if let Ok(ep) = with.peers[known.expect("all receivers were looked up")].1 {
+            if let Ok(ep) = with.peers[known.expect("all receivers were found before")].1 {
                 let tag = tag + u64::from(phase);
                 send_empty(port, ep, Envelope { space, source: rank, tag });
             }

@@ -91,7 +91,7 @@ fn words_that_are_written_anew_harm_nobody() {
     }
     assert_eq!(between_rounds(STATES + 16, |_| 77), [false; RANKS]);
     assert_eq!(between_rounds(SUM, |_| 77), [false; RANKS]);
-    // Only how many are looked for depends on it.
+    // Only how many sleepers are searched for depends on it.
     assert_eq!(between_rounds(SLEEPERS, |_| 3), [false; RANKS]);
 }
 

@@ -279,7 +279,7 @@ impl Watchdog {
         let test = std::thread::current().name().unwrap_or("?").to_owned();
         std::thread::spawn(move || {
             if dropped.recv_timeout(WATCHDOG) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                // Not `eprintln`, which the harness hides from a reader who looks for the reason.
+                // Not `eprintln`, which the harness hides from a reader who wants to know the reason.
                 let _ = writeln!(std::io::stderr(), "{test} hangs: no end after {WATCHDOG:?}");
                 std::process::abort();
             }

@@ -13,7 +13,7 @@ use crate::library::infos;
 use crate::p2p::check_address;
 
 impl Library {
-    /// A request that goes to an address, which is there. Its info is looked at and has no keys that we know.
+    /// A request that goes to an address, which is there. Its info is checked and has no keys that we know.
     pub(super) fn prepared(&self, info: Info, request: Out<Request>) -> Result<Prepared, Fault> {
         infos::pairs_or_none(info)?;
         check_address(request)?;

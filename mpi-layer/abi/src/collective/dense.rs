@@ -1,6 +1,6 @@
 //! Blocking collectives of `MPI_COMM_WORLD` whose buffers are in one piece each: what most calls are.
 //!
-//! Each function does the whole call, or says that it has not begun: then the caller looks at everything, and
+//! Each function does the whole call, or says that it has not begun: then the caller checks everything, and
 //! says what is wrong. So nothing here is an error of an argument.
 
 use std::ffi::{c_int, c_void};

@@ -217,7 +217,7 @@ pub(super) fn exscan<W: When>(
     comm: Comm,
 ) -> Result<(), Fault> {
     let comm = mpi.comm(comm)?;
-    // Nothing is received at rank 0, which must not be looked for either.
+    // Nothing is received at rank 0, whose buffer must not be checked either.
     if comm.comm.rank() == 0 && !is_in_place(sendbuf) {
         let sent = mpi.buffer(sendbuf, count, datatype)?;
         let op = mpi.reduction(op, datatype, &sent)?;

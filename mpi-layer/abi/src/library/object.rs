@@ -40,11 +40,11 @@ impl Common {
         self.more.get_or_init(Box::default)
     }
 
-    /// The attributes, to look at.
-    pub(crate) fn attributes<R>(&self, look: impl FnOnce(&[Attribute]) -> R) -> R {
+    /// Reads the attributes.
+    pub(crate) fn attributes<R>(&self, read: impl FnOnce(&[Attribute]) -> R) -> R {
         match self.more.get() {
-            Some(more) => look(&more.attributes.borrow()),
-            None => look(&[]),
+            Some(more) => read(&more.attributes.borrow()),
+            None => read(&[]),
         }
     }
 

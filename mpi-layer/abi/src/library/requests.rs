@@ -373,7 +373,7 @@ impl Requests {
             None if ended => Ok(()),
             None => {
                 let mut detached = self.detached.borrow_mut();
-                // Looking at all of them whenever their number has doubled costs a constant for each.
+                // Testing all of them whenever their number has doubled costs a constant for each.
                 if detached.len() == detached.capacity() {
                     detached.retain_mut(|old| old.other().request.poll().is_none());
                 }

@@ -20,7 +20,7 @@ int main(int argc, char **argv)
     }
     OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     CHECK(in[0] == 4 && in[1] == 5);
-    /* What keeps the library itself whole is looked at always. */
+    /* What keeps the library itself whole is checked always. */
     FAILS(MPI_ERR_RANK, MPI_Send(out, 1, MPI_INT, 7, 0, MPI_COMM_SELF));
     FAILS(MPI_ERR_COUNT, MPI_Send(out, -1, MPI_INT, 0, 0, MPI_COMM_SELF));
     FAILS(MPI_ERR_TAG, MPI_Send(out, 1, MPI_INT, 0, -1, MPI_COMM_SELF));

@@ -1,4 +1,4 @@
-/* A program that loses memory, so that the tool that looks for such is seen to find it. */
+/* A program that loses memory, so that the tool that searches for such programs is seen to find it. */
 #include "check.h"
 
 int main(void)

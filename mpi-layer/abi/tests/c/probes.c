@@ -1,4 +1,4 @@
-/* Messages that are looked at before they are received, and claimed. */
+/* Messages that are probed before they are received, and claimed. */
 #include "check.h"
 
 static MPI_Comm world = MPI_COMM_WORLD;

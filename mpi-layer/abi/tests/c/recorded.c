@@ -29,7 +29,7 @@ int main(int argc, char **argv)
     OK(MPI_Mprobe(last, 3, world, &message, &status));
     OK(MPI_Mrecv(in, 1, MPI_INT, &message, &status));
     OK(MPI_Wait(&requests[0], MPI_STATUS_IGNORE));
-    /* 8: looked for again and again. */
+    /* 8: tested again and again. */
     OK(MPI_Irecv(in, 1, MPI_INT, last, 4, world, &requests[0]));
     OK(MPI_Send(&value, 1, MPI_INT, next, 4, world));
     while (!there)

@@ -222,8 +222,8 @@ static void failures(void)
     FAILS(MPI_ERR_IN_STATUS, MPI_Waitall(1, requests, MPI_STATUSES_IGNORE));
 }
 
-/* Looking does not free. */
-static void looking(void)
+/* A request's status is read without freeing it. */
+static void reading_status(void)
 {
     int value = 0, out = 5, flag = 1, index, count, indices[2];
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -362,7 +362,7 @@ int main(int argc, char **argv)
     at_once();
     together();
     failures();
-    looking();
+    reading_status();
     cancelling();
     handles();
     freeing();

@@ -1,4 +1,4 @@
-/* Rules of the standard that no chapter's program has: arguments that are not looked at, ends that come while
+/* Rules of the standard that no chapter's program has: arguments that are not read, ends that come while
  * something is under way, order across kinds of messages. */
 #include <limits.h>
 
@@ -10,7 +10,7 @@ static MPI_Comm world = MPI_COMM_WORLD;
 /* What only the root needs is anything elsewhere. (MPI 4.1, 6.5 to 6.9: "significant only at root") */
 static void elsewhere_than_at_the_root(void)
 {
-    void *volatile nowhere = (void *)0x10; /* so that the compiler does not look at it either */
+    void *volatile nowhere = (void *)0x10; /* so that the compiler does not read it either */
     MPI_Datatype none = (MPI_Datatype)(size_t)0x7777777;
     int mine = rank + 3, all[64], root = size - 1, sum = 0;
     int counts[64], displs[64];

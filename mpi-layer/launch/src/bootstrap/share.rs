@@ -5,7 +5,7 @@
 //! 1. open `/proc/PID/fd/N`: same user, same pid namespace; the maker need not take part;
 //! 2. `pidfd_getfd`: needs the right to trace the maker, which containers and Yama often refuse;
 //! 3. an abstract socket and `SCM_RIGHTS`: same network namespace; a thread of the maker serves
-//!    it while the ranks start, and both sides look at the other's user id.
+//!    it while the ranks start, and both sides check the other's user id.
 //!
 //! Whichever it was, the memory is only used if its seals, its layout and its node id are those
 //! that were offered.

@@ -1,9 +1,9 @@
 //! Knowledge of deaths where no launcher marks them: each rank holds a pidfd of every other rank
-//! of its node and looks now and then.
+//! of its node and polls them now and then.
 //!
 //! A pidfd names one process as long as it is open, and becomes readable when that ends, in any process, whichever reaps
 //! it. The end of a rank that did not finalise is its death; the bit in the job's memory then notifies
-//! everybody else, also those who do not look.
+//! everybody else, also those who do not poll.
 //!
 //! 1. A rank is dead only if its pidfd says so, or if the kernel says that there is no process of its
 //!    number, or another one, in a pid namespace that both are in.
@@ -95,7 +95,7 @@ impl DeathWatch {
             let identity = self.job.control(local).and_then(|control| control.identity());
             // It has not attached, so nobody waits for it but the launcher.
             let Some(identity) = identity else { continue };
-            match look_for(&identity, self.namespace) {
+            match find(&identity, self.namespace) {
                 Found::Runs(pidfd) => {
                     if !first {
                         tracing::info!(local, "a peer is watched now");
@@ -133,7 +133,7 @@ impl DeathWatch {
 }
 
 /// Rules 1 and 2, by number.
-fn look_for(identity: &RankIdentity, namespace: Option<u64>) -> Found {
+fn find(identity: &RankIdentity, namespace: Option<u64>) -> Found {
     let unknown = |why: &str| Found::Unknown(io::Error::other(why));
     if namespace.is_none() || namespace != identity.pid_namespace {
         return unknown("it runs in another pid namespace and has given no pidfd");

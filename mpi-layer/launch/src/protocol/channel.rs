@@ -211,7 +211,7 @@ impl Channel {
         String::from_utf8_lossy(&rest[..rest.len().min(80)]).into_owned()
     }
 
-    /// When to look at the clock again: to speak, or because the other side is silent.
+    /// When to read the clock again: to speak, or because the other side is silent.
     pub(crate) fn next_poll(&self) -> Instant {
         let silent = self.heard + if self.patient { FOREVER } else { self.silence };
         match self.unsent.is_empty() {

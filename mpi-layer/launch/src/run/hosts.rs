@@ -164,11 +164,11 @@ impl Head {
             next = remote.interest(&mut fds).into_iter().chain(next).min();
         }
         let input = self.input.interest(&self.remotes[0]);
-        let look = matches!(input, Some(None)).then_some(Duration::from_secs(1));
+        let recheck = matches!(input, Some(None)).then_some(Duration::from_secs(1));
         if let Some(Some(fd)) = input {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
-        match poll(&mut fds, patience(next, look).as_ref()) {
+        match poll(&mut fds, patience(next, recheck).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(system("wait for the agents")(error)),
         }

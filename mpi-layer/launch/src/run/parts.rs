@@ -12,7 +12,7 @@ use super::{LaunchError, RunOptions};
 pub struct JobPart {
     /// Its ranks.
     pub ranks: u32,
-    /// The program: a path, or a name that is looked for in `PATH`.
+    /// The program: a path, or a name that is searched for in `PATH`.
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,

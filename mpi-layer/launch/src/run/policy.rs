@@ -32,7 +32,7 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 struct Stuck {
     gone: u32,
     waiting: u32,
-    /// When the wait for the end of `gone` is over. The next look at the clock, which is due at once, sets it.
+    /// When the wait for the end of `gone` is over. It is set when the clock is read next, which is at once.
     until: Option<Instant>,
 }
 

@@ -76,7 +76,7 @@ pub(super) fn kill_all(leaders: &[Pid], mark: &Mark) {
         let _ = rustix::process::kill_process_group(*leader, Signal::KILL);
     }
     let Ok(proc) = open_proc() else { return };
-    // A process may fork while it is looked for; its child is found in the next round.
+    // A process may fork during the search for it; its child is found in the next round.
     for _ in 0..16 {
         if kill_members(&proc, leaders, mark) == 0 {
             return;

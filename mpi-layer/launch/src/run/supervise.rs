@@ -115,9 +115,9 @@ impl Supervisor {
         }
         fds.push(PollFd::from_borrowed_fd(self.node.interest(), PollFlags::IN));
         // Nothing reports when the launcher comes to the terminal's foreground; it polls.
-        let look = matches!(interest, Some(None)).then_some(Duration::from_secs(1));
+        let recheck = matches!(interest, Some(None)).then_some(Duration::from_secs(1));
         let next = [self.policy.next_poll(), self.node.next_poll()].into_iter().flatten().min();
-        match poll(&mut fds, patience(next, look).as_ref()) {
+        match poll(&mut fds, patience(next, recheck).as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(system("wait for the ranks")(error)),
         }
@@ -133,13 +133,13 @@ struct Waited {
     node: bool,
 }
 
-/// How long to wait at most: until `next`, and not longer than `look`.
+/// How long to wait at most: until `next`, and not longer than `recheck`.
 pub(crate) fn patience(
     next: Option<Instant>,
-    look: Option<Duration>,
+    recheck: Option<Duration>,
 ) -> Option<rustix::time::Timespec> {
     let left = next.map(|at| at.saturating_duration_since(Instant::now()));
-    let wait = [left, look].into_iter().flatten().min()?;
+    let wait = [left, recheck].into_iter().flatten().min()?;
     Some(rustix::time::Timespec {
         tv_sec: i64::try_from(wait.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: i64::from(wait.subsec_nanos()),

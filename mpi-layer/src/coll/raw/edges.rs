@@ -260,7 +260,7 @@ impl Blocks for Cut {
     }
 }
 
-/// Memory that nobody looks at.
+/// Memory that nobody reads.
 #[derive(Debug)]
 pub(super) struct Unused(Vec<u8>);
 

@@ -19,7 +19,7 @@ use crate::error::MpiError;
 use crate::op::Max;
 use crate::op::operands::Operands;
 
-/// Numbers of which the greatest ones are looked for, or have been found.
+/// Numbers of which the greatest ones are searched for, or have been found.
 pub(crate) struct Greatest<const N: usize> {
     run: Rc<Run>,
     /// The run writes them while it is under way, maybe on another thread: nobody reads them before its end.
@@ -41,7 +41,7 @@ impl<const N: usize> Side for Numbers<N> {
 }
 
 impl Communicator {
-    /// Begins to look for the greatest of each of some numbers among those that all members give. It is a nonblocking
+    /// Begins to find the greatest of each of some numbers among those that all members give. It is a nonblocking
     /// collective. Its algorithm depends on nothing that members could have different.
     ///
     /// # Errors

@@ -33,7 +33,7 @@ const SLOTS: u32 = 16;
 /// with 4 MB of slots, 4.4 with 2 MB, 7.4 with 1 MB). Ranks that share a processor find them in its cache.
 const SLOTS_APART: u32 = 32;
 
-/// How often a rank with a processor of its own looks for what another one states, before it waits otherwise. It takes
+/// How often a rank with a processor of its own polls for what another one states, before it waits otherwise. It takes
 /// some microseconds.
 const POLLS_APART: u32 = 256;
 
@@ -227,7 +227,7 @@ impl wait::Awaited for Until<'_> {
 
     fn is_over(&self) -> bool {
         let is_there = self.staging.act(|member, memory| member.is_there(memory, self.what));
-        // Damage is found by the next one that looks.
+        // Damage is found by the next one that checks.
         matches!(is_there, Ok(true) | Err(_))
     }
 

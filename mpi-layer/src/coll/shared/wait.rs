@@ -10,10 +10,10 @@ use super::Broken;
 use crate::comm::CommInner;
 use crate::error::MpiError;
 
-/// Longest time between two looks of a sleeper at everything.
+/// Longest time between two checks of everything by a sleeper.
 const CHECK_PERIOD: Duration = Duration::from_millis(500);
 
-/// Quick looks between two looks at everything, of a rank that yields.
+/// Quick checks between two checks of everything, of a rank that yields.
 const CHECK_EVERY: u32 = 1 << 14;
 
 /// What a rank waits for.
@@ -23,10 +23,10 @@ pub(super) trait Awaited {
         None
     }
 
-    /// Whether the waiting is over: a quick look, after which the caller finds out how it ended.
+    /// Whether the waiting is over: a quick check, after which the caller finds out how it ended.
     fn is_over(&self) -> bool;
 
-    /// The same after a look at everything.
+    /// The same after a check of everything.
     fn poll(&self) -> Result<bool, Broken>;
 
     /// Announces that this rank sleeps for it.
@@ -38,11 +38,11 @@ pub(super) trait Awaited {
 
 /// Waits until it is over. A message with `tag` wakes this rank.
 pub(super) fn wait(comm: &CommInner, tag: u64, what: &impl Awaited) -> Result<(), Broken> {
-    let (mut looks, mut found) = (0_u32, Ok(false));
+    let (mut checks, mut found) = (0_u32, Ok(false));
     let ended = || {
-        looks = looks.wrapping_add(1);
+        checks = checks.wrapping_add(1);
         comm.process.advance();
-        if !looks.is_multiple_of(CHECK_EVERY) {
+        if !checks.is_multiple_of(CHECK_EVERY) {
             return what.is_over();
         }
         // Rule 2.
@@ -59,7 +59,7 @@ pub(super) fn wait(comm: &CommInner, tag: u64, what: &impl Awaited) -> Result<()
     Ok(())
 }
 
-/// Sleeps until something happens; whether a look has found that the waiting is over.
+/// Sleeps until something happens; whether a check has found that the waiting is over.
 #[cold]
 fn sleep(comm: &CommInner, tag: u64, what: &impl Awaited) -> Result<bool, Broken> {
     let worker = &comm.process.worker;
@@ -72,17 +72,17 @@ fn sleep(comm: &CommInner, tag: u64, what: &impl Awaited) -> Result<bool, Broken
             return Err(MpiError::from(error).into());
         }
     };
-    let (mut looked, mut found) = (Instant::now(), Ok(false));
+    let (mut checked, mut found) = (Instant::now(), Ok(false));
     worker.wait_until_within(CHECK_PERIOD, || {
         comm.process.advance();
         if worker.is_complete(id) || what.is_over() {
             return true;
         }
-        if looked.elapsed() < CHECK_PERIOD {
+        if checked.elapsed() < CHECK_PERIOD {
             return false;
         }
         // Rule 2.
-        looked = Instant::now();
+        checked = Instant::now();
         found = what.poll();
         !matches!(found, Ok(false))
     });

@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Ancestors that are looked at: a rank may be started by a wrapper or two.
+/// Ancestors whose libraries are searched: a rank may be started by a wrapper or two.
 const ANCESTORS: usize = 6;
 
 /// The file's name, which the loader knows too.

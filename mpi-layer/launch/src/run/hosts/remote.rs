@@ -226,7 +226,7 @@ impl Remote {
         self.channel.is_some() && self.stage != Stage::Done
     }
 
-    /// Adds what to wait for; returns when to look at the clock.
+    /// Adds what to wait for; returns when to read the clock.
     pub(super) fn interest<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) -> Option<Instant> {
         let channel = self.channel.as_ref()?;
         channel.interest(fds);
@@ -251,7 +251,7 @@ impl Remote {
         self.channel.as_mut().map_or(Ok(None), |channel| channel.next(FromAgent::decode))
     }
 
-    /// Shows that the launcher lives and looks whether the agent does.
+    /// Shows that the launcher lives and checks whether the agent does.
     pub(super) fn speak(&mut self) -> Result<(), Broken> {
         let Some(channel) = &mut self.channel else { return Ok(()) };
         let now = Instant::now();

@@ -72,9 +72,9 @@ pub(in super::super) fn reduce(
 
 impl Passage<'_> {
     fn is_there(&self, what: StagingProgress) -> Result<bool, Broken> {
-        let look =
+        let check =
             |member: &mut StagingMember, memory: &ViewWords<'_>| member.is_there(memory, what);
-        Ok(self.staging.act(look)?)
+        Ok(self.staging.act(check)?)
     }
 }
 

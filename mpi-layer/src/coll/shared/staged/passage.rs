@@ -43,8 +43,8 @@ impl<'a> Passage<'a> {
 
     fn wait_for(&self, until: &Until<'_>) -> Result<(), Broken> {
         let is_there = || self.staging.act(|member, memory| member.is_there(memory, until.what));
-        let looks = if self.staging.geometry.apart { POLLS_APART } else { 0 };
-        for _ in 0..looks {
+        let polls = if self.staging.geometry.apart { POLLS_APART } else { 0 };
+        for _ in 0..polls {
             std::hint::spin_loop();
             if is_there()? {
                 return Ok(());
@@ -182,13 +182,13 @@ impl<'a> Passage<'a> {
         Ok(())
     }
 
-    /// Looks into the cells of those that have stated the call.
+    /// Reads the cells of those that have stated the call.
     #[inline]
     pub(in crate::coll::shared) fn cells<R>(
         &self,
-        look: impl FnOnce(&CallCells<'_, '_>) -> R,
+        read: impl FnOnce(&CallCells<'_, '_>) -> R,
     ) -> R {
-        self.staging.act(|member, memory| look(&CallCells { member, memory }))
+        self.staging.act(|member, memory| read(&CallCells { member, memory }))
     }
 
     /// Rule 2: waits for those whose data this rank reads, and compares what they state.

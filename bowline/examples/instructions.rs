@@ -37,13 +37,13 @@ fn main() {
         "am_send" | "am_recv" => active(calls, false),
         "am_in_place" => active(calls, true),
         "stream_send" | "stream_recv" => streams(calls),
-        "look" => polls(calls),
+        "poll" => polls(calls),
         "put" | "get" | "fadd" => one_sided(calls),
         "mpi_send" | "mpi_recv" => mpi(calls),
         other => {
             eprintln!(
                 "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, \
-                 tag_window, am_send, am_recv, am_in_place, stream_send, stream_recv, look, put, get, fadd, mpi_send and mpi_recv"
+                 tag_window, am_send, am_recv, am_in_place, stream_send, stream_recv, poll, put, get, fadd, mpi_send and mpi_recv"
             );
             std::process::exit(2);
         }
@@ -254,8 +254,8 @@ fn workers() -> [Worker; 2] {
     })
 }
 
-/// A receiver that waits has looked in vain before its message comes; one that had a message in its last
-/// look, too, looks for more.
+/// A receiver that waits has polled in vain before its message comes; one that had a message in its last
+/// poll, too, polls for more.
 fn poll_until_empty(worker: &Worker) {
     while worker.progress() > 0 {}
 }
@@ -265,7 +265,7 @@ fn measured_poll(worker: &Worker) {
     assert_eq!(worker.progress(), 0, "nothing is there");
 }
 
-/// Looks that find nothing, with the one ring that a ping-pong has.
+/// Polls that find nothing, with the one ring that a ping-pong has.
 fn polls(calls: u64) {
     let [a, b] = workers();
     let ep = a.connect(&b.address()).expect("they share memory");
@@ -350,7 +350,7 @@ fn measured_tag_window(worker: &Worker, open: &mut VecDeque<RequestId>, room: *m
 
 #[inline(always)]
 fn start_receive(worker: &Worker, room: *mut u8) -> RequestId {
-    // SAFETY: the buffer has eight bytes and outlives the worker; of what is received nobody looks.
+    // SAFETY: the buffer has eight bytes and outlives the worker; nobody reads what is received.
     let buffer = unsafe { RecvBuf::borrowed(room, 8) };
     let spec = MatchSpec { space: 0, source: Some(0), tag: 7, tag_mask: u64::MAX };
     worker.recv(spec, buffer).expect("the space is open")

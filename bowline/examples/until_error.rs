@@ -3,7 +3,7 @@
 //! Each round is a ring of messages from 1 byte to 1 MiB and a sum over all ranks. With a number
 //! as argument it says when it begins one and ends after so many; without one it goes on until a peer dies or cannot
 //! be reached any more, says what it got, and ends with that. With `late` it then fills the memory of its
-//! receives, goes on with progress for some seconds, in which the network may come back, and looks whether
+//! receives, goes on with progress for some seconds, in which the network may come back, and checks whether
 //! somebody has written there.
 
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ const LENGTHS: [usize; 6] = [1, 64, 3000, 9000, 100_000, 1 << 20];
 
 /// What nobody sends so often in a row.
 const PATTERN: u8 = 0xaa;
-/// For how long late writes are looked for.
+/// For how long late writes are waited for.
 const WATCH: Duration = Duration::from_secs(20);
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {

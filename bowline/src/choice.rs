@@ -8,7 +8,7 @@ bowline_base::settings! {
         /// Transports to open, the preferred first, separated by commas: self, shm, tcp, and in
         /// builds with these features ofi (libfabric) and verbs. Empty: self and shm, and tcp if the job has ranks on other hosts.
         pub TRANSPORTS: String = Setting::<String>::text("BOWLINE_TRANSPORTS", "")
-            .cost("a network transport that is open is looked at now and then, by a system call")
+            .cost("a network transport that is open is polled now and then, by a system call")
             .change("leave one out to see whether it is at fault, or to measure another");
         /// Transports that carry the messages to a peer together, the preferred first, separated by
         /// commas: tcp, tcp:eth1 for a network interface by its name, ofi and verbs. Messages go by the

@@ -15,7 +15,7 @@ use thiserror::Error;
 use crate::stack::{self, RankPlace, StackError};
 use crate::wait::SystemWaiter;
 
-/// How often a rank whose launcher does not report deaths looks for them while it sleeps.
+/// How often a rank whose launcher does not report deaths polls for them while it sleeps.
 const WATCH_PERIOD: Duration = Duration::from_millis(100);
 
 /// Why a process could not join its job.
@@ -332,7 +332,7 @@ fn nodes_of(runs: &[u8], size: u32) -> Option<Vec<u32>> {
 const COLLECTIVES: &str = "bowline-collectives";
 
 /// How long a rank waits for those of its node to have started, before it opens transports that
-/// depend on how many processors they have together; and how often it looks.
+/// depend on how many processors they have together; and how often it polls.
 const OTHERS_START: Duration = Duration::from_secs(2);
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 

@@ -113,7 +113,7 @@ impl Introducer for TcpIntroducer {
         let request = self.incoming.remove(&id).ok_or("the request was answered before")?;
         let answered = if accept {
             // The connection has done its work with the answer. The client ends it, since an end that
-            // came with the answer would look like a failure to it.
+            // came with the answer would be a failure to it.
             let accepted = self.iface.accept_request(request, data);
             accepted.map(|ep| self.accepted.push_back((Instant::now() + self.patience, ep)))
         } else {

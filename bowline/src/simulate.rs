@@ -19,7 +19,7 @@
 //! ```
 //!
 //! # Which rank runs
-//! A rank runs until it would sleep, or has looked for news in vain a few times. Then the next one
+//! A rank runs until it would sleep, or has polled in vain a few times. Then the next one
 //! is drawn among those that have something to do. When all wait, virtual time moves on to the
 //! next event; now and then it does so earlier, as if ranks were slow. When all wait and nothing
 //! is under way, the program is in a deadlock: the report says what every rank waits for, and all

@@ -1,16 +1,16 @@
 //! How a rank of this machine waits: spinning only while every rank has a processor, then
 //! yielding a bounded number of times, then asleep on its doorbell.
 //!
-//! The numbers are measured: a look at the queues costs some 20 ns, a yield between two ranks on
+//! The numbers are measured: a poll of the queues costs some 20 ns, a yield between two ranks on
 //! one processor under a microsecond, a sleep and its wake-up several, and the sleeper's fence
 //! interrupts every processor. So a rank with a processor of its own spins for a few milliseconds,
 //! longer than a peer takes to copy a long message (with a tenth of that, messages of 4 MiB lost an
 //! eighth of their bandwidth to sleepers), and a rank that shares one yields
-//! from its first empty looks on: a computing neighbour loses about 2 % beside yielding waiters,
+//! from its first empty polls on: a computing neighbour loses about 2 % beside yielding waiters,
 //! and its processor share beside spinning ones.
 //!
 //! A rank that is alone on its node, so that only networks bring it messages, and that shares its processor with ranks of
-//! other nodes sleeps after one more look, without a yield: a message that is not there yet is further away than a wake-up
+//! other nodes sleeps after one more poll, without a yield: a message that is not there yet is further away than a wake-up
 //! takes, and of yields among many such ranks each one changes threads for nothing. Ranks of one node yield to each other
 //! although they have nothing but sockets: what they wait for is a system call of another rank away.
 //!
@@ -38,9 +38,9 @@ use self::siblings::Siblings;
 bowline_base::settings! {
     /// Settings of waiting.
     pub const SETTINGS = [
-        /// Looks at the queues before a rank with a processor of its own first yields.
+        /// Polls of the queues before a rank with a processor of its own first yields.
         pub SPINS: u32 = Setting::<u32>::integer("BOWLINE_WAIT_SPINS", 200_000, 0, 1_000_000_000)
-            .cost("a processor, busy for so long after each message (about 20 ns per look)")
+            .cost("a processor, busy for so long after each message (about 20 ns per poll)")
             .change("raise it where the last microsecond counts and processors are idle anyway");
         /// The same for a rank that shares its processor with others.
         pub SPINS_SHARED: u32 = Setting::<u32>::integer("BOWLINE_WAIT_SPINS_SHARED", 8, 0, 1_000_000)
@@ -51,7 +51,7 @@ bowline_base::settings! {
         pub YIELDS: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS", 400, 0, 1_000_000_000)
             .cost("power, a little of the neighbours' time, and now and then a time slice of the rank's own where other programs compute on its processor")
             .change("lower it where ranks wait long and often, as in a pool of workers");
-        /// The same for a rank that is alone on its node: a look at sockets costs system calls, and what
+        /// The same for a rank that is alone on its node: a poll of sockets costs system calls, and what
         /// others do on its processor brings no message nearer.
         pub YIELDS_NETWORK: u32 = Setting::<u32>::integer("BOWLINE_WAIT_YIELDS_NETWORK", 0, 0, 1_000_000_000)
             .cost("processor time, about two microseconds for each, which ranks and programs beside do not have")
@@ -75,7 +75,7 @@ const POLLS_SHARED: u32 = 2;
 /// behind a message there may be another one.
 const POLLS_NETWORK: u32 = 1;
 
-/// Something to be looked at while asleep, for instance processes that nobody else watches.
+/// Something to be polled while asleep, for instance processes that nobody else watches.
 pub type Watch = Box<dyn FnMut() + Send>;
 
 /// Waits on this machine's scheduler. It takes processors to be shared until it gets to know otherwise.
@@ -286,7 +286,7 @@ pub(crate) fn sleep_on(descriptors: &WakeSet, limit: Option<Duration>) {
         tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
         tv_nsec: limit.subsec_nanos().into(),
     });
-    // A signal ends the sleep as an arrival does: the caller looks, and sleeps again.
+    // A signal ends the sleep as an arrival does: the caller polls, and sleeps again.
     if let Err(error) = poll(&mut fds, limit.as_ref())
         && error != rustix::io::Errno::INTR
     {

@@ -1,11 +1,11 @@
-//! Messages that a handler keeps until its program looks at them.
+//! Messages that a handler keeps until its program reads them.
 
 use std::sync::Arc;
 
 use bowline::ucp::{AmKept, Worker};
 use crossbeam_queue::SegQueue;
 
-/// Messages that came and wait to be looked at.
+/// Messages that came and wait to be read.
 pub(crate) type Inbox = Arc<SegQueue<AmKept>>;
 
 /// Keeps every active message of `id`.

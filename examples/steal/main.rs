@@ -49,7 +49,7 @@ struct Part {
     count: Count,
     /// From the common start until this rank had nothing left to do.
     seconds: f64,
-    /// Thefts, and looks at others that had nothing.
+    /// Thefts, and tries at others that had nothing.
     thefts: u64,
     misses: u64,
 }
@@ -84,7 +84,7 @@ struct Report {
     stealing: Measured,
 }
 
-/// Nodes that a rank works on between looks at what others want.
+/// Nodes that a rank works on before it serves the others again.
 const BETWEEN: u32 = 32;
 
 /// This rank's share of the root's children.

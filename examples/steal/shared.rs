@@ -114,12 +114,12 @@ impl<'a> Stacks<'a> {
     }
 
     /// This rank's memory from `offset` on.
-    fn in_own<R>(&self, offset: u64, look: impl FnOnce(View<'_>) -> R) -> Result<R> {
-        let look = |view: View<'_>| {
+    fn in_own<R>(&self, offset: u64, read: impl FnOnce(View<'_>) -> R) -> Result<R> {
+        let read_from = |view: View<'_>| {
             let len = view.len() - offset as usize;
-            look(view.slice(offset as usize, len).expect("the offset is one of the memory"))
+            read(view.slice(offset as usize, len).expect("the offset is one of the memory"))
         };
-        Ok(self.worker().mem_view(self.own, look)?)
+        Ok(self.worker().mem_view(self.own, read_from)?)
     }
 
     const fn slot(index: u32) -> u64 {
@@ -248,7 +248,7 @@ impl<'a> Stacks<'a> {
         Ok(self.fetch(0, ACTIVE, READ)? == 0)
     }
 
-    /// Lets others get at this rank's memory, where that wants its help, and looks whether all live.
+    /// Lets others get at this rank's memory, where that wants its help, and checks whether all live.
     pub(crate) fn attend(&self) -> Result<()> {
         self.worker().progress();
         let dead = self.worker().failures();

@@ -30,7 +30,7 @@ pub mod reduce_scatter;
 pub mod simulate;
 pub mod tree;
 
-/// A call, as both libraries look at it.
+/// What both libraries choose by: a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedCall {
     /// Ranks of the communicator, at least 1.

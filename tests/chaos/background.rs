@@ -50,7 +50,7 @@ impl Duplication {
         Ok(Self { comm, into, request, made })
     }
 
-    /// Waits for it, or looks at it until it is there.
+    /// Waits for it, or tests it until it is there.
     fn finish(mut self, waits: bool) -> Result<(usize, Communicator), MpiError> {
         let mut end = self.request.poll();
         if waits {

@@ -231,7 +231,7 @@ fn complete(
 ) -> Result<Vec<(usize, Status)>, MpiError> {
     let mut done = Vec::new();
     // Where ranks fail, a program that waits for one request after the other may wait for a send
-    // whose receive has failed, its own among them, and never look at that receive.
+    // whose receive has failed, its own among them, and never test that receive.
     let first = if calm { 0 } else { 2 };
     match first + random.below(5 - first) {
         0 => done.extend(wait_all(requests)?.into_iter().enumerate()),

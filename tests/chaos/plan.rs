@@ -32,7 +32,7 @@ pub(crate) enum Take {
     Test,
     /// Into a buffer of half its length.
     Short,
-    /// Cancelled after some looks, and received again if that came in time.
+    /// Cancelled after some polls, and received again if that came in time.
     Cancel,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum What {
     /// A receive that nobody sends to, cancelled.
     Cancel { rank: usize, any: bool },
     /// A rank that is busy with something else.
-    Busy { rank: usize, looks: u32 },
+    Busy { rank: usize, polls: u32 },
     /// Makes family `into` of the same ranks.
     Dup { into: usize },
     /// Makes family `into`; colours and keys by rank, a negative colour for none.
@@ -213,7 +213,7 @@ impl Maker<'_> {
             }
             62..85 => What::Collective(self.collective(family, size)),
             85..88 => What::Cancel { rank, any: self.below(2) == 0 },
-            88..92 => What::Busy { rank, looks: self.below(50) as u32 },
+            88..92 => What::Busy { rank, polls: self.below(50) as u32 },
             // A call on one group of a family makes a family of its own.
             92..95 if open < 5 => What::Dup { into: self.duplicate(family, group) },
             95..98 if open < 5 => self.split(family, group, size),
@@ -224,7 +224,7 @@ impl Maker<'_> {
             100..115 if depth > 0 => self.around(depth),
             100..130 => self.persistent(family, size),
             130..136 if open < 5 => self.place(family, group, size),
-            _ => What::Busy { rank, looks: 3 },
+            _ => What::Busy { rank, polls: 3 },
         }
     }
 
@@ -329,7 +329,7 @@ impl Maker<'_> {
             }
         }
         if made.is_empty() {
-            return What::Busy { rank: 0, looks: 1 };
+            return What::Busy { rank: 0, polls: 1 };
         }
         What::Split { into: self.add(made, None), colors, keys }
     }

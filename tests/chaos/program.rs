@@ -139,8 +139,8 @@ impl<'a> Rank<'a> {
                 self.slots[*slot] = Some(background::make(collective, step.family, &comm, member)?);
             }
             What::Cancel { rank, any } if me == *rank => cancel(&comm, *any, tag)?,
-            What::Busy { rank, looks } if me == *rank => {
-                for _ in 0..*looks {
+            What::Busy { rank, polls } if me == *rank => {
+                for _ in 0..*polls {
                     let found = comm.iprobe(me as i32, tag)?;
                     assert_eq!(found, None, "oracle: nobody has sent this");
                 }

@@ -82,7 +82,7 @@ impl Slurm {
             return None;
         }
         let directory = tempfile::tempdir().unwrap();
-        // Munge looks at who may change the directories above its socket.
+        // Munge checks who may change the directories above its socket.
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let slurm = Self::configure(directory, nodes);
         let (at, conf) = (slurm.directory.path(), slurm.conf.clone());

@@ -16,7 +16,7 @@ pub(crate) fn within_two_minutes(what: &str, body: impl FnOnce() + Send + 'stati
         }
     });
     if finished.recv_timeout(Duration::from_secs(120)).is_err() && !thread.is_finished() {
-        // Not `eprintln`, which the harness hides from a reader who looks for the reason.
+        // Not `eprintln`, which the harness hides from a reader who wants to know the reason.
         let _ = writeln!(std::io::stderr(), "watchdog: {what} did not end within two minutes");
         std::process::abort();
     }

@@ -161,7 +161,7 @@ fn polling_for_what_never_comes_is_a_deadlock_too() {
         let report = report.expect("two ranks start");
         let stuck = report.stuck.expect("it is a deadlock");
         assert_eq!(stuck.why, Why::Deadlock);
-        assert_eq!(stuck.ranks[1], "looks again and again");
+        assert_eq!(stuck.ranks[1], "polls again and again");
         assert!(report.ends.iter().all(|end| matches!(end, End::Returned(Err(_)))));
     });
 }

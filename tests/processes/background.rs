@@ -127,9 +127,9 @@ fn shuffled(state: &mut u64) -> Vec<One> {
     kinds.into_iter().map(|kind| One::new(kind, LENGTHS[next(state) as usize % 3])).collect()
 }
 
-/// Ends this process after some looks at what is under way.
-fn die_after(world: &World, looks: u64) -> ! {
-    for _ in 0..looks {
+/// Ends this process after some polls of what is under way.
+fn die_after(world: &World, polls: u64) -> ! {
+    for _ in 0..polls {
         world.progress();
     }
     die()
@@ -152,11 +152,11 @@ fn victim_waits(world: &World) {
     }
 }
 
-/// All kinds at once, and a duplicate. The victim starts some of them, looks a few times, and is gone.
+/// All kinds at once, and a duplicate. The victim starts some of them, polls a few times, and is gone.
 fn nonblocking(world: &World, seed: u64) {
     let (me, mut state) = (world.rank() as usize, seed);
     let mut all = shuffled(&mut state);
-    let (started, looks) = (next(&mut state) as usize % (KINDS + 1), next(&mut state) % 200);
+    let (started, polls) = (next(&mut state) as usize % (KINDS + 1), next(&mut state) % 200);
     // The collective in front of which the duplicate is started.
     let place = next(&mut state) as usize % KINDS;
     let comm = neighbours(world);
@@ -181,13 +181,13 @@ fn nonblocking(world: &World, seed: u64) {
                 duplicate = Some(comm.start_dup(&[], move |new| *made.borrow_mut() = Some(new)));
             }
             if me == VICTIM && number == started {
-                die_after(world, looks);
+                die_after(world, polls);
             }
             // A start may meet the failure itself.
             requests.push(one.begin(scope, &comm));
         }
         if me == VICTIM {
-            die_after(world, looks);
+            die_after(world, polls);
         }
         for (number, (request, &(kind, len, needs))) in requests.into_iter().zip(&kinds).enumerate()
         {
@@ -225,7 +225,7 @@ fn nonblocking(world: &World, seed: u64) {
 fn persistent(world: &World, seed: u64) {
     let (me, mut state) = (world.rank() as usize, seed);
     let all = shuffled(&mut state);
-    let (started, looks) = (next(&mut state) as usize % (KINDS + 1), next(&mut state) % 200);
+    let (started, polls) = (next(&mut state) as usize % (KINDS + 1), next(&mut state) % 200);
     let alive = world.split(i32::from(me == VICTIM), 0).expect("all live").expect("a colour");
     let kinds: Vec<(usize, usize, bool)> =
         all.iter().map(|one| (one.kind, one.len, one.needs_all())).collect();
@@ -241,7 +241,7 @@ fn persistent(world: &World, seed: u64) {
         for one in &mut made[..started] {
             one.start().expect("it is inactive");
         }
-        die_after(world, looks);
+        die_after(world, polls);
     }
     for one in &mut made {
         one.start().expect("it is inactive");

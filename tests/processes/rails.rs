@@ -225,9 +225,9 @@ fn sleeps() -> u64 {
     line.and_then(|count| count.trim().parse().ok()).expect("the kernel counts them")
 }
 
-/// Who waits for long goes to sleep, and is not woken all the time for nothing. A rank that looked and
+/// Who waits for long goes to sleep, and is not woken all the time for nothing. A rank that polled and
 /// gave its processor away instead would not sleep at all. (libfabric is asked to wake its waiters, or
-/// else they would look at it once in a millisecond.)
+/// else they would poll it once in a millisecond.)
 fn asleep(world: &World) {
     const MOST: u64 = 500;
     let other = 1 - world.rank();
@@ -272,7 +272,7 @@ fn launch(case: &Job, rails: &str) -> Result<(), String> {
         ("BOWLINE_TRANSPORTS", "self,tcp"),
         ("BOWLINE_RAILS", rails),
         ("BOWLINE_OFI_WAKEUP", "on"),
-        // One of the cases looks for what is said of paths.
+        // One of the cases searches for what is said of paths.
         ("BOWLINE_LOG", "warn,bowline_multirail=info"),
     ];
     let dies = |rank| Some(rank) == case.victim;

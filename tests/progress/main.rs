@@ -455,7 +455,7 @@ fn calls_that_wait_set_no_timer() {
 }
 
 /// A queue that has grown an index is no obstacle, whichever index it is: the receiver makes no call while all
-/// messages but the first ones come, in the order in which a list would look longest for each.
+/// messages but the first ones come, in the order in which a list would search longest for each.
 #[test]
 fn long_messages_move_among_many_receives_with_every_engine() {
     const MANY: usize = 300;

@@ -1,4 +1,4 @@
-//! `cargo xtask install --prefix DIR`: what MPI programs need, where people and build systems look
+//! `cargo xtask install --prefix DIR`: what MPI programs need, where people and build systems search
 //! for it.
 //!
 //! ```text

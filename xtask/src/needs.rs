@@ -163,7 +163,7 @@ pub(crate) fn lacking() -> Vec<&'static str> {
     asked.into_iter().filter(|(there, _)| !there).map(|(_, what)| what).collect()
 }
 
-/// Whether there is a `prterun` where the tests look for one.
+/// Whether there is a `prterun` where the tests search for one.
 fn prterun() -> bool {
     let variable = |name| std::env::var_os(name).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
@@ -178,7 +178,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|directory| directory.join(program)).find(|p| p.is_file())
 }
 
-/// Whether there is a library whose file's name begins with `name`, where bindgen looks for its own.
+/// Whether there is a library whose file's name begins with `name`, where bindgen searches for its own.
 fn has_library(name: &str) -> bool {
     let named = std::env::var_os("LIBCLANG_PATH").map(PathBuf::from);
     let llvm = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();

@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: the rules of the repository that no compiler knows.
 //!
-//! A rule is one file with one function that looks at the whole tree or at one file and pushes
+//! A rule is one file with one function that reads the whole tree or one file and pushes
 //! [`Finding`]s. Exceptions stand in a list in the rule's file, each with its reason; there is
 //! nothing to write into the source that silences a rule. It changes no file.
 

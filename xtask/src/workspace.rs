@@ -62,7 +62,8 @@ fn walk(directory: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
     for entry in entries {
         let entry = entry.with_context(|| format!("cannot list {directory:?}"))?;
         let name = entry.file_name();
-        let kind = entry.file_type().with_context(|| format!("cannot look at {name:?}"))?;
+        let kind =
+            entry.file_type().with_context(|| format!("cannot find out what {name:?} is"))?;
         if kind.is_dir() {
             if !MADE.iter().any(|made| name == *made) {
                 walk(&entry.path(), into)?;

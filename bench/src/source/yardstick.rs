@@ -241,7 +241,7 @@ fn wait_by_yield(generation: &AtomicU32, current: u32) {
 fn wait_by_futex(generation: &AtomicU32, current: u32) {
     // Acquire pairs with the Release of the last rank in `barrier`.
     while generation.load(Acquire) == current {
-        // Interrupted, woken, or too late: the loop looks again in every case.
+        // Interrupted, woken, or too late: the loop checks again in every case.
         let _ = futex::wait(generation, futex::Flags::empty(), current, None);
     }
 }

@@ -229,7 +229,7 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
             None => 0..peers,
         };
         let mut pairs = Vec::new();
-        // Only the rank that is asked looks at addresses: all ranks at all would be a square.
+        // Only the rank that is asked reads addresses: all ranks at all would be a square.
         for peer in wanted {
             let address = site.published(addresses, peer)?;
             let lanes = worker.explain(&address)?.into_iter().map(Lane::from).collect();
@@ -247,7 +247,7 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
         let protocols = lanes.map(|lane| Protocols::of(lane, args.op)).collect();
         report = Some(Report { matching: Matching::of(engine, peers), pairs, protocols, sent });
     }
-    // Nobody leaves while others still look at its addresses, nor because the output is full.
+    // Nobody leaves while others still read its addresses, nor because the output is full.
     site.publish(&[])?;
     match report {
         None => {}

@@ -15,7 +15,7 @@ use bowline_ucp::{ProgressDriver, RemoteWorker, WatchedReceive};
 use super::ProgressError;
 use crate::wait::sleep_on;
 
-/// Looks in vain before sleep: an answer often comes at once.
+/// Polls in vain before sleep: an answer often comes at once.
 const POLLS: u32 = 3;
 
 /// The thread; it ends when this is dropped.
@@ -56,7 +56,7 @@ impl Drop for EndsProcess {
 
 fn run(door: &RemoteWorker, stop: &AtomicBool) {
     // SeqCst: with the fence in `Doorbell::arm`, which comes between this side's arming and its last
-    // look at the flag; pairs with the store in `drop`, in front of its ring.
+    // load of the flag; pairs with the store in `drop`, in front of its ring.
     while !stop.load(Ordering::SeqCst) {
         let mut idle = 0;
         while idle < POLLS {

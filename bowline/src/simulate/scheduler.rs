@@ -3,14 +3,14 @@
 //! ```text
 //!            drawn                          sleep: nothing to do, woken by the network
 //!   Ready ──────────► Running ──┬─────────► Asleep ──┐
-//!     ▲                         ├─ looked in vain ─► Polling (ready when time has moved)
+//!     ▲                         ├─ polled in vain ─► Polling (ready when time has moved)
 //!     │                         └─ ended ──► Ended   │
 //!     └──────────────────────────────────────────────┘
 //! ```
 //! Rules: (1) one rank runs; only it changes the network, so a run depends on the seed
 //! alone. (2) It draws the next one when it stops. (3) Time moves when nobody is ready,
 //! and by chance a little earlier. (4) When nobody is ready, nothing is under way and all pollers
-//! have looked many times, nothing will ever happen: every sleeper is asked what it waits for,
+//! have polled many times, nothing will ever happen: every sleeper is asked what it waits for,
 //! then everybody is cut off from the network, which fails what they wait for.
 
 use std::io::Write as _;
@@ -183,7 +183,7 @@ impl Scheduler {
     pub(super) fn sleep(&self, rank: u32, waits: impl Fn() -> String) {
         let mut state = self.lock();
         state.ranks[rank as usize].empty_polls = 0;
-        // It has just looked: what woke it before is seen to.
+        // It has just polled: what woke it before is seen to.
         self.wake(&mut state);
         loop {
             state = self.let_others_run(state, rank, Place::Asleep);
@@ -308,7 +308,7 @@ impl Scheduler {
         let words = |rank: &Rank| match (&rank.waits, rank.place) {
             (Some(waits), _) => waits.clone(),
             (None, Place::Ended) => "has ended".to_owned(),
-            (None, Place::Polling) => "looks again and again".to_owned(),
+            (None, Place::Polling) => "polls again and again".to_owned(),
             (None, _) => "runs".to_owned(),
         };
         let ranks = state.ranks.iter().map(words).collect();

@@ -2,7 +2,7 @@
 //!
 //! A rank that copies a long message keeps its processor for a millisecond. A rank that yields to it has lost nothing, and
 //! would lose by sleeping for a time afterwards. So each rank notes the long runs between its own yields and sleeps in
-//! the job's memory, and a long yield is looked up there. A rank that computes for longer than a time slice is preempted
+//! the job's memory, and the reason of a long yield is read there. A rank that computes for longer than a time slice is preempted
 //! before it could note anything: it counts as a program of somebody else, beside which a rank should sleep.
 //!
 //! Each rank also notes when it gives its processor away and when it has one again.
@@ -30,7 +30,7 @@ pub(super) struct Siblings {
 }
 
 /// A time of the past since the start of `CLOCK_MONOTONIC`, which all processes of a machine share. By the C library:
-/// rustix looks for the kernel's function itself, which ends a program that runs under valgrind.
+/// rustix searches for the kernel's function itself, which ends a program that runs under valgrind.
 fn monotonic(at: Instant) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time can be written.

@@ -114,7 +114,7 @@ impl Ended<'_> {
 
     /// Whether blocks of the output hold the elements that begin at these.
     fn expect_blocks(&self, blocks: &impl Blocks, elements: &[u64]) -> Result<(), PlanFlaw> {
-        // Neighbours that are consecutive elements are looked at together.
+        // Neighbours that are consecutive elements are checked together.
         let (mut at, mut len, mut first) = (0, 0, 0);
         for (block, &element) in (0..).zip(elements) {
             let span = blocks.span(block);

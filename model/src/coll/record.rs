@@ -1,6 +1,6 @@
 //! Plans that are written down: the steps of a rank, 16 bytes each.
 //!
-//! No algorithm looks at data or at how an operation ends, so the steps of a rank are known before anything is
+//! No algorithm depends on data or on how an operation ends, so the steps of a rank are known before anything is
 //! sent. The MPI layer carries them out bit by bit, and the checker and the simulator read them.
 
 use std::marker::PhantomData;

@@ -9,7 +9,7 @@
 //!
 //! Rules, which those of [`plan`](crate::coll::plan) imply:
 //! 1. Messages from one rank to another in one phase are taken in the order in which they are sent.
-//! 2. A rank looks for messages in `Wait` and `Join` only, in the order in which it has named their senders.
+//! 2. A rank takes messages in `Wait` and `Join` only, in the order in which it has named their senders.
 //! 3. Tracks of a rank go in the order in which they were stated, as a rank does that is in a blocking call: a wait of
 //!    one takes what that track has named, and a join what any has.
 //! 4. A send keeps its rank busy and is complete then; who lends its memory meanwhile does not matter to time.

@@ -10,7 +10,7 @@ use crate::fit::sizes::BySize;
 /// The pipelining model with alpha_p and alpha_r as functions of the size.
 ///
 /// A fit may not hold for long messages. Those that it does not hold for take no time, and [`Beyond`] counts them:
-/// who runs such a network looks there before it believes the times.
+/// who runs such a network reads it before it believes the times.
 #[derive(Clone, Debug)]
 pub struct Fitted {
     by_size: BySize,

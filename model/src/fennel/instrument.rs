@@ -32,7 +32,7 @@ impl Ran {
 
 /// Takes reports of tasks.
 pub trait Instrument {
-    /// A task was run. Reported in the order in which tasks begin to be looked at, which is that of their readiness.
+    /// A task was run. Reported in the order in which tasks are begun, which is that of their readiness.
     fn ran(&mut self, ran: &Ran);
 }
 

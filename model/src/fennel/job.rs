@@ -32,7 +32,7 @@
 //! A rank that was killed leaves a record without an end, maybe within a line. What others did with it after that is not
 //! in it, so a job with such records goes as far as each message and each collective has its partners ([`Job::cut`]).
 //!
-//! What is read is not trusted: it is refused with the reason, and nothing is made of a number before it was looked at.
+//! What is read is not trusted: it is refused with the reason, and nothing is made of a number before it was checked.
 
 mod cut;
 mod error;

@@ -7,7 +7,7 @@
 //!    "rejected": [{"size": 131072, "alpha_p_ns": -48.5, "alpha_r_ns": 1077.1}],
 //!    "operations": {"copy": 0.02, "reduce": 0.03}}]}
 //! ```
-//! A *site* is a line that distinguishes machines, in any words; nothing here looks at it. A file is read as a whole
+//! A *site* is a line that distinguishes machines, in any words; nothing here reads it. A file is read as a whole
 //! or refused with the reason. Where and when it is read is not this module's business: it takes and gives text.
 
 use std::collections::BTreeMap;

@@ -36,7 +36,7 @@ pub fn run<P: Plan>(
 /// The pair of blocks that a rank has got last after so many steps. Pairs are ranks that differ in the last bit.
 const fn last_pair(rank: u32, step: u32, pairs: u32) -> u32 {
     let away = step.div_ceil(2);
-    // Even ranks look to the left first, odd ones to the right.
+    // Even ranks begin with the left one, odd ones with the right one.
     let left = rank.is_multiple_of(2) == (step % 2 == 1);
     (rank / 2 + if left { pairs - away } else { away }) % pairs
 }

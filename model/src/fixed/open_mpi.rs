@@ -1,7 +1,7 @@
 //! What Open MPI 5.0.10 chooses by default: its component *tuned* on ranks of one node, or that have nodes of their own,
 //! and *HAN* on nodes with several ranks, for most collectives.
 //!
-//! Tuned looks up a number, and the algorithm that the number stands for may itself fall back to a simpler one.
+//! Tuned reads a number from a table, and the algorithm that the number stands for may itself fall back to a simpler one.
 
 mod tables;
 

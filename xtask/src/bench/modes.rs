@@ -38,7 +38,7 @@ pub(super) const MODES: &[Mode] = &[
     counted("am_in_place", "ucp: the same, to a handler in place"),
     counted("stream_send", "ucp: send of a stream"),
     counted("stream_recv", "ucp: receive of a stream, and the wait for its bytes"),
-    counted("look", "ucp: progress that finds nothing"),
+    counted("poll", "ucp: progress that finds nothing"),
     counted("put", "ucp: put into mapped memory"),
     counted("get", "ucp: get from mapped memory"),
     counted("fadd", "ucp: fetch-and-add on mapped memory"),

@@ -2,7 +2,7 @@
 //! busy loop for each processor beside it, against the time without.
 //!
 //! Both are taken in turn, so that what else the machine does meets both. The busy loops are threads of
-//! this program, which to a rank looks like any other program.
+//! this program, which to a rank are as any other program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

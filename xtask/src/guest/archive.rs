@@ -44,7 +44,8 @@ impl Archive {
     pub(super) fn copy(&mut self, path: impl AsRef<Path>, from: impl AsRef<Path>) -> Result<()> {
         let from = from.as_ref();
         let bytes = std::fs::read(from).with_context(|| format!("cannot read {from:?}"))?;
-        let mode = std::fs::metadata(from).with_context(|| format!("cannot look at {from:?}"))?;
+        let mode =
+            std::fs::metadata(from).with_context(|| format!("cannot read the mode of {from:?}"))?;
         self.file(path, &bytes, mode.permissions().mode() & 0o777);
         Ok(())
     }

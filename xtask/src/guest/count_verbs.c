@@ -1,5 +1,5 @@
 /* Counts what a program asks of its RDMA devices. Preloaded, it puts functions of its own into the
- * table of operations of every device that the program opens, and looks at what is written to the
+ * table of operations of every device that the program opens, and reads what is written to the
  * device: the soft-RoCE driver rings the device by writing a command to it. At the end it writes
  * the counts to the file that COUNT_VERBS names, a word and a number in each line.
  *

@@ -98,7 +98,7 @@ fn add_driver(archive: &mut Archive) -> Result<()> {
     Ok(())
 }
 
-/// Adds an ELF file and the libraries it was linked with, each where the loader looks for it.
+/// Adds an ELF file and the libraries it was linked with, each where the loader searches for it.
 fn add_elf(archive: &mut Archive, at: &Path, from: &Path) -> Result<()> {
     if archive.has(at) {
         return Ok(());

@@ -11,8 +11,8 @@
 //!
 //! **Instructions** of our side are callgrind's, which runs in the guest, again by the difference of
 //! two runs, and divided by the file that they are in. What the kernel does is not among them, and
-//! neither are looks in vain: our program waits until there is something to find. perftest has no
-//! functions to toggle at and waits by looking, so there is nothing to compare with.
+//! neither are polls in vain: our program waits until there is something to find. perftest has no
+//! functions to toggle at and waits by polling, so there is nothing to compare with.
 //!
 //! **Times** are printed and mean little: the processors are emulated.
 

@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Starts three ranks of two programs and looks whether all were there.
+/// Starts three ranks of two programs and checks that all were there.
 #[track_caller]
 fn runs(made: &Installed, one: &str, other: &str) {
     let parts = ["-n", "2", one, ":", "-n", "1", other];

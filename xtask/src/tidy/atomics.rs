@@ -32,7 +32,7 @@ const MAY_NAME: &[Except] = &[
     Except { path: "fuzz/", why: "fuzzing never runs under loom" },
 ];
 
-/// Looks at one file.
+/// Checks one file.
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     let mut last = None;
     for (index, line) in source.lines.iter().enumerate().filter(|(_, line)| !line.test) {

@@ -28,7 +28,7 @@ struct Graph {
     names: BTreeMap<String, String>,
 }
 
-/// Looks at the library of every package, or at its program where it has none.
+/// Checks the library of every package, or its program where it has none.
 pub(super) fn check(
     metadata: &Metadata,
     root: &Path,

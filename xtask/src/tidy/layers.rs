@@ -1,6 +1,6 @@
 //! Who may depend on whom. The law is one table; `ARCHITECTURE.md` says why it is so.
 //!
-//! It looks at what manifests declare, for every target and feature, so that an edge cannot hide
+//! It reads what manifests declare, for every target and feature, so that an edge cannot hide
 //! behind a `cfg`. What the crates do with each other is not its business.
 
 use std::path::Path;

@@ -8,7 +8,7 @@ use crate::workspace::TextFile;
 /// Kinds of files whose names in backticks are taken for paths of the tree.
 const KINDS: &[&str] = &[".rs", ".md", ".toml", ".json", ".c", ".h", ".sh", ".txt"];
 
-/// Looks at every document.
+/// Checks every document.
 pub(super) fn check(files: &[TextFile], findings: &mut Vec<Finding>) {
     let mut known: HashSet<&str> = HashSet::new();
     for file in files {

@@ -26,7 +26,7 @@ const SYSTEM: &[&str] = &[
     "libc",
 ];
 
-/// Looks at one file.
+/// Checks one file.
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     let mut report = |index: usize, message: String| {
         findings.push(Finding::error(&source.path, index, message));

@@ -12,7 +12,7 @@ const STATEMENT: usize = 12;
 /// Sources that have none, but for one file each.
 const FREE: &[(&str, &str)] = &[("ucp/src/", "ucp/src/loan.rs")];
 
-/// Looks at every `unsafe` of a file.
+/// Checks every `unsafe` of a file.
 pub(super) fn check(source: &Source, findings: &mut Vec<Finding>) {
     let path = source.path.as_str();
     let free = FREE.iter().find(|(below, but)| path.starts_with(below) && path != *but);

@@ -10,7 +10,7 @@ const PATHS: &[&str] = &["/work", "/root"];
 /// Beginnings of such paths.
 const PATH_STARTS: &[&str] = &["/tmp/target", "/tmp/brief"];
 
-/// Phrases, in lower case, that point to something a reader cannot look up. `#` stands for a
+/// Phrases, in lower case, that point to something a reader cannot find. `#` stands for a
 /// digit.
 const PHRASES: &[&str] = &["issue ##", "issues ##", "pull request ##", "contract.md"];
 
@@ -28,11 +28,11 @@ const UNCLEAR: &[(&str, &str)] = &[
 ];
 
 const EXCEPT: &[Except] = &[
-    Except { path: "xtask/src/tidy/words.rs", why: "names what it looks for" },
+    Except { path: "xtask/src/tidy/words.rs", why: "names what it searches for" },
     Except { path: "CHANGELOG.md", why: "says what was said when it was written" },
 ];
 
-/// Looks for such words in any text file.
+/// Searches for such words in any text file.
 pub(super) fn check(file: &TextFile, findings: &mut Vec<Finding>) {
     if excepted(EXCEPT, &file.path) {
         return;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_only_look_like_it_pass() {
+    fn words_that_only_resemble_it_pass() {
         for line in [
             "the engine/worker pair",
             "/workspace/x",

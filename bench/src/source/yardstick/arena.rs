@@ -166,7 +166,7 @@ struct Family {
 impl Family {
     fn wait(&mut self, budget: Duration, time_limit: Duration) -> Result<(), BenchError> {
         let deadline = Instant::now() + time_limit;
-        // Nobody ends before the budget is over: do not disturb them by looking.
+        // Nobody ends before the budget is over: do not disturb them by polls.
         std::thread::sleep(budget);
         while let Some(&pid) = self.pids.last() {
             let ended = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG)

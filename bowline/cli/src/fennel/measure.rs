@@ -237,7 +237,7 @@ struct Shown<'a> {
     tasks: u64,
 }
 
-/// Tasks between two looks at the bar.
+/// Tasks between two updates of the bar.
 const OFTEN: u64 = 1 << 16;
 
 impl Instrument for Shown<'_> {

@@ -312,14 +312,14 @@ impl<'a> Root<'a> {
         Ok(PingPong { size: bytes.len() as u64, one_way })
     }
 
-    /// What the three looks at the clock take that a multicast has, from the first to the last; the least of some tries.
+    /// What the three readings of the clock take that a multicast has, from the first to the last; the least of some tries.
     pub(super) fn clock_ns(&self) -> f64 {
-        let looks = |_| {
+        let readings = |_| {
             let start = (self.clock)();
             let issued = std::hint::black_box((self.clock)());
             (issued - start).max((self.clock)() - start)
         };
-        (0..1000).map(looks).fold(f64::INFINITY, f64::min)
+        (0..1000).map(readings).fold(f64::INFINITY, f64::min)
     }
 
     /// What the root does for one size.

@@ -21,7 +21,7 @@ use bowline_model::fit::operations::Timed;
 
 /// Bytes of the vectors: two of the longest are in a processor's own caches.
 const LENGTHS: [usize; 4] = [4 << 10, 16 << 10, 32 << 10, 64 << 10];
-/// Bytes of the calls that are timed together, since one call may be as short as a look at the clock.
+/// Bytes of the calls that are timed together, since one call may be as short as a reading of the clock.
 const TOGETHER: usize = 128 << 10;
 /// Repetitions, at most.
 const MOST: usize = 100;

@@ -104,7 +104,7 @@ impl Recorded {
     }
 
     /// The samples without what the clock has added to them: all of it until messages are complete, half of it until they
-    /// are handed over, and a quarter in each way of a ping-pong, whose two ways take two looks at the clock.
+    /// are handed over, and a quarter in each way of a ping-pong, whose two ways take two readings of the clock.
     pub(super) fn without_clock(&self) -> Samples {
         let clock = self.circumstances.clock_ns;
         let mut samples = self.samples.clone();

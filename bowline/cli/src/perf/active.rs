@@ -1,5 +1,5 @@
 //! Active messages on the protocol engine: the handler notes what came, the waiting side asks for
-//! it. What comes in one piece is looked at where it is: both ends of each timed message, as much
+//! it. What comes in one piece is checked where it is: both ends of each timed message, as much
 //! as shows that it is the right one, and every byte of those that are compared with a pattern. Data
 //! that lies with its sender is received into slots; a message that finds none is kept until one is free.
 
@@ -226,7 +226,7 @@ impl<'a> Side<'a> {
                 answers.answers.fetch_add(1, Ordering::Relaxed);
             }),
         );
-        // Asked for at every look, it must not cost more than a load.
+        // Asked for at every poll, it must not cost more than a load.
         let ends = ended.clone();
         let watch = Box::new(move |_: &Worker, _, _| ends.ended.store(1, Ordering::Relaxed));
         if pair.worker.on_error(pair.ep, watch).is_err() {

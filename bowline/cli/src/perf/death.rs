@@ -49,7 +49,7 @@ const PAUSE_BULK: Duration = Duration::from_millis(2);
 /// Payload of the long message, bytes: some 10 ms of copying.
 const BULK: usize = 64 << 20;
 
-/// What a long message is looked at in, bytes.
+/// A long message is checked in pieces of so many bytes.
 const STRIDE: usize = 1 << 20;
 
 /// Every byte of the long message; that of a buffer before is another one.
@@ -202,7 +202,7 @@ fn all_ready(world: &World) -> Result<Vec<u32>> {
 
 /// Waits until the system has put all of these processes to sleep.
 fn until_asleep(processes: &[u32]) -> Result<()> {
-    /// Looks that must agree, as a process also sleeps for a moment on its way.
+    /// Polls that must agree, as a process also sleeps for a moment on its way.
     const POLLS: u32 = 5;
     let start = Instant::now();
     let mut agreed = 0;

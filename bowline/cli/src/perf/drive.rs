@@ -105,7 +105,7 @@ pub(crate) enum Carried {
 }
 
 impl Carried {
-    /// Looks at a message of a window.
+    /// Checks a message of a window.
     ///
     /// # Errors
     /// When it carries anything else.

@@ -3,7 +3,7 @@
 //!
 //! `put_lat` is a ping-pong: rank 0 puts, rank 1 sees it in its own memory and puts back. A put
 //! of one word is its own signal, and so is one that ends with its last word, where the transport
-//! promises that (the timed part looks at no other word of it then); any other is followed, behind a fence, by a put of a word, since nothing says in
+//! promises that (the timed part reads no other word of it then); any other is followed, behind a fence, by a put of a word, since nothing says in
 //! which order its bytes appear. Everything else is done by rank 0 to a
 //! rank 1 that sleeps or does not.
 
@@ -85,7 +85,7 @@ impl<'a> Windows<'a> {
     /// Gets `len` bytes of the peer's data to `place` of `into`.
     ///
     /// # Safety
-    /// Nobody may look at this place, nor start another get to it, before the get is complete.
+    /// Nobody may read this place, nor start another get to it, before the get is complete.
     #[inline]
     unsafe fn get(&self, into: &mut Lent<'_>, place: usize, len: usize) -> Result<Sent> {
         let slot = into.slot(place * len, len);
@@ -106,7 +106,7 @@ impl<'a> Windows<'a> {
         word.ok_or_else(|| anyhow!("the window has no word at {at}"))
     }
 
-    /// Waits until the own word at `at` is `value`. Each look enters the worker: looks in a row without
+    /// Waits until the own word at `at` is `value`. Each poll enters the worker: polls in a row without
     /// anything between them made an operation slower, near 78 to 86 ns.
     #[inline]
     fn await_word(&self, at: usize, value: u64) -> Result<()> {
@@ -229,7 +229,7 @@ impl PingPong for Putting<'_> {
         }
         self.windows.await_word(WORD, self.seen)?;
         if len > 8 {
-            // Looked at now: once this side has put back, the peer may put again.
+            // Read now: once this side has put back, the peer may put again.
             self.stamp = self.poll()?;
         }
         Ok(())

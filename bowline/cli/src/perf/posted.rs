@@ -72,9 +72,9 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    fn slot<R>(&self, slot: usize, look: impl FnOnce(View<'_>) -> R) -> Result<R> {
+    fn slot<R>(&self, slot: usize, read: impl FnOnce(View<'_>) -> R) -> Result<R> {
         let (at, size) = (slot * stride(self.size), self.size);
-        let found = self.pair.worker.mem_view(self.into, |view| view.slice(at, size).map(look))?;
+        let found = self.pair.worker.mem_view(self.into, |view| view.slice(at, size).map(read))?;
         found.ok_or_else(|| anyhow!("the memory is shorter than it was made"))
     }
 
@@ -84,7 +84,7 @@ impl<'a> Side<'a> {
         let Some(slot) = self.open.free() else { return Ok(false) };
         let to = self.slot(slot, |view| view.as_ptr())?;
         // SAFETY: the memory is allocated until `close`, by which every receive has ended, or until the worker
-        // ends. The receive before into this slot has ended and was looked at, as `Ahead` says; slots do not
+        // ends. The receive before into this slot has ended and was checked, as `Ahead` says; slots do not
         // overlap.
         let buffer = unsafe { RecvBuf::borrowed(to, self.size) };
         let receive = self.pair.worker.recv(self.pair.wanted(DATA), buffer)?;

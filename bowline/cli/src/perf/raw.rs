@@ -35,7 +35,7 @@ const CHUNK: usize = 16 << 10;
 /// Most chunks of the ring: together below a usual level-2 cache.
 const CHUNKS_MAX: usize = 16;
 
-/// Polls between two looks whether the peer is alive.
+/// Polls between two tests whether the peer is alive.
 const PATIENCE: u32 = 1 << 16;
 
 /// Measures on the areas of ranks 0 and 1, which no transport uses.

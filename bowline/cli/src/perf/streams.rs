@@ -63,7 +63,7 @@ impl<'a> Side<'a> {
     /// there already.
     ///
     /// # Safety
-    /// Nobody may look at this slot, nor start another receive into it, before the receive is
+    /// Nobody may read this slot, nor start another receive into it, before the receive is
     /// complete.
     #[inline]
     unsafe fn start_receive(&mut self, place: usize) -> Result<Option<RequestId>> {
@@ -86,8 +86,8 @@ impl<'a> Side<'a> {
             return carried.check(self.into.bytes());
         }
         while let Some(slot) = self.open.free() {
-            // SAFETY: the receive before into this slot has ended and was looked at, as `Ahead` says.
-            // This one is waited for below before anybody looks; after an error the side is not used.
+            // SAFETY: the receive before into this slot has ended and was checked, as `Ahead` says.
+            // This one is waited for below before anybody reads the slot; after an error the side is not used.
             let receive = unsafe { self.start_receive(slot)? };
             self.open.started(receive);
         }

@@ -61,7 +61,7 @@ impl<'a> Side<'a> {
     /// Starts to receive into the slot of the message at `place` of a window.
     ///
     /// # Safety
-    /// Nobody may look at this slot, nor start another receive into it, before the receive is
+    /// Nobody may read this slot, nor start another receive into it, before the receive is
     /// complete.
     #[inline]
     unsafe fn start_receive(&mut self, place: usize) -> Result<RequestId> {
@@ -81,8 +81,8 @@ impl<'a> Side<'a> {
             return carried.check(self.into.bytes());
         }
         while let Some(slot) = self.open.free() {
-            // SAFETY: the receive before into this slot has ended and was looked at, as `Ahead` says.
-            // This one is waited for below before anybody looks; after an error the side is not used.
+            // SAFETY: the receive before into this slot has ended and was checked, as `Ahead` says.
+            // This one is waited for below before anybody reads the slot; after an error the side is not used.
             let receive = unsafe { self.start_receive(slot)? };
             self.open.started(receive);
         }
@@ -111,7 +111,7 @@ impl PingPong for Side<'_> {
     #[inline]
     fn receive(&mut self) -> Result<()> {
         let slot = self.into.slot(0, self.size);
-        // SAFETY: `slot` has `size` bytes of a lent buffer, and nobody else looks at them before the
+        // SAFETY: `slot` has `size` bytes of a lent buffer, and nobody else reads them before the
         // method returns, with which the receive has ended; after an error the side is not used.
         let buffer = unsafe { RecvBuf::borrowed(slot, self.size) };
         self.pair.worker.recv_blocking(self.pair.wanted(DATA), buffer)?;

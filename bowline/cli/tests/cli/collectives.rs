@@ -6,7 +6,7 @@ use serde_json::Value;
 fn shown(arguments: &[&str], costs: Option<&str>) -> Value {
     let mut command = command([&["explain", "--json", "--collective"], arguments].concat());
     command.envs(costs.map(|costs| ("BOWLINE_COLL_COSTS", costs)));
-    // What this machine's user has fitted is not looked at.
+    // What this machine's user has fitted is not read.
     command.env("BOWLINE_MODEL", "off");
     serde_json::from_str(&finish(command).success()).unwrap()
 }

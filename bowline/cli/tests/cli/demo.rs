@@ -30,7 +30,7 @@ fn sorts(text: &[u8]) {
     }
 }
 
-/// Lines that look random and are the same in every run.
+/// Lines that seem random and are the same in every run.
 fn lines(count: usize, words: u64) -> Vec<u8> {
     let mut state = 42u64;
     let mut text = Vec::new();

@@ -116,8 +116,8 @@ fn a_full_output_is_an_error() {
 }
 
 #[test]
-fn explain_of_many_ranks_looks_at_what_was_asked() {
-    // The rank that is asked looks at the address that it is asked about, and nobody at all of them.
+fn explain_of_many_ranks_reads_what_was_asked() {
+    // The rank that is asked reads the address that it is asked about, and nobody reads all of them.
     let out = bowline(["explain", "-n", "256", "--peer", "255", "--op", "put"]).success();
     assert!(out.contains("rank 0 to rank 255"), "{out}");
     assert_eq!(out.matches(" to rank ").count(), 1, "{out}");

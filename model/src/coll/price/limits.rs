@@ -6,7 +6,7 @@ pub struct SizeLimits<F> {
     upto: Vec<(usize, F)>,
 }
 
-/// Longest vector that is looked at; longer ones go as it does.
+/// Longest vector that is priced; longer ones go as it does.
 const LONGEST: usize = 1 << 36;
 
 impl<F> SizeLimits<F> {

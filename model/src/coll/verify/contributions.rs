@@ -74,7 +74,7 @@ impl Print {
     }
 }
 
-/// Bits that look like those of no other rank: two rounds of SplitMix64. (Steele and others, 2014.)
+/// Bits that are unlike those of any other rank: two rounds of SplitMix64. (Steele and others, 2014.)
 fn print(rank: u32) -> u128 {
     let word = |number: u64| {
         let mut z = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

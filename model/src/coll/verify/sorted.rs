@@ -1,7 +1,7 @@
 //! Entries in the order of their keys: few in a list, many in a tree.
 //!
 //! Most spaces of a rank are one piece, and most stages have two operations. A tree allocates a node of some hundred bytes
-//! for these, and looks longer.
+//! for these, and searches longer.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

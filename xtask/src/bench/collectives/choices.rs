@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::ranks::{Network, Site};
 
-/// A collective whose choice is looked at.
+/// A collective whose choice is compared.
 struct Collective {
     name: &'static str,
     /// The benchmark program's name of one operation at a time, from the last call to the last return.

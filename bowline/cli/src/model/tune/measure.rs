@@ -1,7 +1,7 @@
 //! Jobs that measure algorithms: one for each number of ranks, with a communicator for each algorithm of a cell.
 //!
 //! Each repetition runs every algorithm once, so that what else the machine does meets all of them, and each begins with
-//! another one. A time is that of the slowest rank, and of several the median. Results are looked at outside of it.
+//! another one. A time is that of the slowest rank, and of several the median. Results are checked outside of it.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -86,7 +86,7 @@ fn cell(world: &World, tune: &Tune, call: &Call, costs: &Costs) -> Result<Vec<Tr
     let comms: Vec<Communicator> =
         words.iter().map(|(word, _)| with(word)).collect::<Result<_, _>>()?;
     let mut vectors = Vectors::new(world, call);
-    // So many calls between two looks at the clock.
+    // So many calls between two readings of the clock.
     let calls = (1_usize << 16).checked_div(call.bytes).unwrap_or(20).clamp(2, 20) as u32;
     for comm in &comms {
         vectors.run(comm, 2)?;

@@ -228,4 +228,4 @@ pub(crate) fn wake_futex(word: &AtomicU32) {
 }
 
 #[cfg(all(test, bowline_loom))]
-mod loom_tests;
+pub(crate) mod loom_tests;

@@ -9,69 +9,113 @@ use loom::thread;
 
 use super::*;
 
+/// An owner, with what its senders leave to it.
 #[derive(Default)]
-struct Shared {
-    word: AtomicU32,
+struct Owner {
+    words: DoorbellWords,
     messages: [AtomicU32; 2],
-    wakes: AtomicU32,
+    dead: AtomicU32,
+    /// Sent and not taken out.
+    datagrams: AtomicU32,
+    futex_wakes: AtomicU32,
 }
 
-impl Shared {
-    fn publish(&self, sender: usize) {
-        self.messages[sender].store(1, Ordering::Release);
+impl Owner {
+    fn publish(&self, message: usize) {
+        self.messages[message].store(1, Ordering::Release);
     }
 
-    fn wake(&self) -> bool {
-        self.wakes.fetch_add(1, Ordering::Relaxed);
+    fn send(&self) -> bool {
+        // The kernel's lock of the queue.
+        self.datagrams.fetch_add(1, Ordering::AcqRel);
         true
+    }
+
+    fn drain(&self) {
+        self.datagrams.swap(0, Ordering::AcqRel);
+    }
+
+    fn wake(&self, sleep: Sleep) -> bool {
+        match sleep {
+            Sleep::Fd => self.send(),
+            Sleep::Futex => {
+                self.futex_wakes.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+        }
+    }
+
+    fn ring(&self) {
+        ring_word(&self.words.word, |sleep| self.wake(sleep));
+    }
+
+    fn arm(&self, kind: Sleep, membarrier: bool) {
+        arm_model(&self.words.word, kind, membarrier);
     }
 
     fn messages(&self) -> u32 {
         self.messages.iter().map(|m| m.load(Ordering::Acquire)).sum()
     }
 
-    /// Arms and polls; true when the owner would call the kernel to sleep.
+    fn has_died(&self) -> bool {
+        self.dead.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether one who sleeps by `kind` is awake in the end, everybody else having gone.
+    fn ends(&self, kind: Sleep) -> bool {
+        match kind {
+            Sleep::Fd => self.datagrams.load(Ordering::Acquire) > 0,
+            Sleep::Futex => self.futex_wakes.load(Ordering::Relaxed) > 0,
+        }
+    }
+
+    /// Arms and polls; true when the owner would call the kernel to sleep on the word.
     fn sleeps_after(&self, expected: u32, membarrier: bool) -> bool {
-        let fence_or_not = || {
-            if membarrier {
-                heavy_fence();
-            }
-            membarrier
-        };
-        arm_word(&self.word, Sleep::Futex, fence_or_not, || ());
+        self.arm(Sleep::Futex, membarrier);
         if self.messages() >= expected {
-            disarm_word(&self.word, || ());
+            disarm_word(&self.words.word, || ());
             return false;
         }
         true
     }
 }
 
+/// The owner's half, with the heavy fence where the system has one.
+pub(crate) fn arm_model(word: &AtomicU32, kind: Sleep, membarrier: bool) {
+    let fence = || {
+        if membarrier {
+            heavy_fence();
+        }
+        membarrier
+    };
+    arm_word(word, kind, fence, || ());
+}
+
 fn no_message_is_slept_through(senders: usize, start: u32, membarrier: bool) {
     loom::model(move || {
-        let shared = Arc::new(Shared::default());
-        shared.word.store(start, Ordering::Relaxed);
+        let owner = Arc::new(Owner::default());
+        owner.words.word.store(start, Ordering::Relaxed);
         let threads: Vec<_> = (0..senders)
             .map(|sender| {
-                let shared = Arc::clone(&shared);
+                let owner = Arc::clone(&owner);
                 thread::spawn(move || {
-                    shared.publish(sender);
-                    ring_word(&shared.word, |_| shared.wake());
+                    owner.publish(sender);
+                    owner.ring();
                 })
             })
             .collect();
-        let slept = shared.sleeps_after(1, membarrier);
+        let slept = owner.sleeps_after(1, membarrier);
         for thread in threads {
             thread.join().unwrap();
         }
         if slept {
-            assert!(rung(&shared.word), "asleep with a message in the queue");
+            assert!(rung(&owner.words.word), "asleep with a message in the queue");
             assert!(
-                shared.wakes.load(Ordering::Relaxed) == 1,
+                owner.futex_wakes.load(Ordering::Relaxed) == 1,
                 "woken once, by the one that took it"
             );
         } else {
-            assert!(shared.wakes.load(Ordering::Relaxed) <= 1);
+            assert!(owner.futex_wakes.load(Ordering::Relaxed) <= 1);
         }
     });
 }
@@ -94,23 +138,23 @@ fn loom_doorbell_owner_without_membarrier() {
 #[test]
 fn loom_doorbell_sleeps_again_after_the_first_message() {
     loom::model(|| {
-        let shared = Arc::new(Shared::default());
+        let owner = Arc::new(Owner::default());
         let sender = {
-            let shared = Arc::clone(&shared);
+            let owner = Arc::clone(&owner);
             thread::spawn(move || {
                 for message in 0..2 {
-                    shared.publish(message);
-                    ring_word(&shared.word, |_| shared.wake());
+                    owner.publish(message);
+                    owner.ring();
                 }
             })
         };
-        let mut slept = shared.sleeps_after(1, true);
-        if !slept || rung(&shared.word) {
-            disarm_word(&shared.word, || ());
-            slept = shared.sleeps_after(2, true);
+        let mut slept = owner.sleeps_after(1, true);
+        if !slept || rung(&owner.words.word) {
+            disarm_word(&owner.words.word, || ());
+            slept = owner.sleeps_after(2, true);
         }
         sender.join().unwrap();
-        assert!(!slept || rung(&shared.word), "asleep with a message in the queue");
+        assert!(!slept || rung(&owner.words.word), "asleep with a message in the queue");
     });
 }
 
@@ -119,20 +163,20 @@ fn loom_doorbell_sleeps_again_after_the_first_message() {
 #[should_panic(expected = "asleep with a message in the queue")]
 fn loom_doorbell_needs_its_fences() {
     loom::model(|| {
-        let shared = Arc::new(Shared::default());
+        let owner = Arc::new(Owner::default());
         let sender = {
-            let shared = Arc::clone(&shared);
+            let owner = Arc::clone(&owner);
             thread::spawn(move || {
-                shared.publish(0);
-                if shared.word.load(Ordering::Relaxed) != AWAKE {
-                    shared.word.swap(AWAKE, Ordering::AcqRel);
+                owner.publish(0);
+                if owner.words.word.load(Ordering::Relaxed) != AWAKE {
+                    owner.words.word.swap(AWAKE, Ordering::AcqRel);
                 }
             })
         };
-        shared.word.store(FUTEX, Ordering::Relaxed);
-        let slept = shared.messages() == 0;
+        owner.words.word.store(FUTEX, Ordering::Relaxed);
+        let slept = owner.messages() == 0;
         sender.join().unwrap();
-        assert!(!slept || rung(&shared.word), "asleep with a message in the queue");
+        assert!(!slept || rung(&owner.words.word), "asleep with a message in the queue");
     });
 }
 
@@ -162,11 +206,7 @@ fn what_is_left_before_a_sleep_is_done(marks: bool) {
                 if inside.called {
                     continue;
                 }
-                let membarrier = || {
-                    heavy_fence();
-                    true
-                };
-                arm_word(&bell, Sleep::Futex, membarrier, || ());
+                arm_model(&bell, Sleep::Futex, true);
                 break;
             }
             taken
@@ -192,78 +232,13 @@ fn loom_doorbell_a_helper_needs_the_mark() {
     what_is_left_before_a_sleep_is_done(false);
 }
 
-/// An owner with a socket.
-#[derive(Default)]
-struct Descriptor {
-    words: DoorbellWords,
-    messages: [AtomicU32; 2],
-    dead: AtomicU32,
-    /// Sent and not taken out.
-    datagrams: AtomicU32,
-    futex_wakes: AtomicU32,
-}
-
-impl Descriptor {
-    fn publish(&self, message: usize) {
-        self.messages[message].store(1, Ordering::Release);
-    }
-
-    fn send(&self) -> bool {
-        // The kernel's lock of the queue.
-        self.datagrams.fetch_add(1, Ordering::AcqRel);
-        true
-    }
-
-    fn drain(&self) {
-        self.datagrams.swap(0, Ordering::AcqRel);
-    }
-
-    fn wake(&self, sleep: Sleep) -> bool {
-        match sleep {
-            Sleep::Fd => self.send(),
-            Sleep::Futex => {
-                self.futex_wakes.fetch_add(1, Ordering::Relaxed);
-                true
-            }
-        }
-    }
-
-    fn ring(&self) {
-        ring_word(&self.words.word, |sleep| self.wake(sleep));
-    }
-
-    fn arm(&self, kind: Sleep) {
-        let fence = || {
-            heavy_fence();
-            true
-        };
-        arm_word(&self.words.word, kind, fence, || ());
-    }
-
-    fn messages(&self) -> u32 {
-        self.messages.iter().map(|m| m.load(Ordering::Acquire)).sum()
-    }
-
-    fn has_died(&self) -> bool {
-        self.dead.load(Ordering::Acquire) != 0
-    }
-
-    /// Whether one who sleeps by `kind` is awake in the end, everybody else having gone.
-    fn ends(&self, kind: Sleep) -> bool {
-        match kind {
-            Sleep::Fd => self.datagrams.load(Ordering::Acquire) > 0,
-            Sleep::Futex => self.futex_wakes.load(Ordering::Relaxed) > 0,
-        }
-    }
-}
-
 const ASLEEP: &str = "asleep for ever";
 
 /// Two messages; the owner sleeps for each, on its socket. `late` empties the socket when nothing
 /// must come between any more.
 fn descriptor_sleeper(late: bool) {
     loom::model(move || {
-        let owner = Arc::new(Descriptor::default());
+        let owner = Arc::new(Owner::default());
         announce_socket(&owner.words);
         let sender = {
             let owner = Arc::clone(&owner);
@@ -275,7 +250,7 @@ fn descriptor_sleeper(late: bool) {
             })
         };
         let sleeps = |expected| {
-            owner.arm(Sleep::Fd);
+            owner.arm(Sleep::Fd, true);
             let sleeps = owner.messages() < expected;
             if late {
                 owner.drain();
@@ -306,9 +281,9 @@ fn loom_doorbell_is_not_drained_behind_the_last_poll() {
 
 /// A sender dies between taking the state and waking, and is marked dead. `in_time` says whether the
 /// owner's socket is announced before it arms, `mark` is how the marker wakes.
-fn robbed_by_the_dead(kind: Sleep, in_time: bool, mark: fn(&Descriptor)) {
+fn robbed_by_the_dead(kind: Sleep, in_time: bool, mark: fn(&Owner)) {
     loom::model(move || {
-        let owner = Arc::new(Descriptor::default());
+        let owner = Arc::new(Owner::default());
         if in_time {
             announce_socket(&owner.words);
         }
@@ -321,7 +296,7 @@ fn robbed_by_the_dead(kind: Sleep, in_time: bool, mark: fn(&Descriptor)) {
                 mark(&owner);
             })
         };
-        owner.arm(kind);
+        owner.arm(kind, true);
         if !in_time {
             announce_socket(&owner.words);
         }
@@ -331,7 +306,7 @@ fn robbed_by_the_dead(kind: Sleep, in_time: bool, mark: fn(&Descriptor)) {
     });
 }
 
-fn mark_whatever(owner: &Descriptor) {
+fn mark_whatever(owner: &Owner) {
     wake_whatever(&owner.words, || _ = owner.wake(Sleep::Futex), || owner.send());
 }
 
@@ -345,7 +320,7 @@ fn loom_doorbell_a_death_wakes_who_was_robbed_of_its_state() {
 #[test]
 #[should_panic(expected = "asleep for ever")]
 fn loom_doorbell_a_death_must_not_trust_the_word() {
-    robbed_by_the_dead(Sleep::Fd, true, Descriptor::ring);
+    robbed_by_the_dead(Sleep::Fd, true, Owner::ring);
 }
 
 /// The same: a socket that is announced behind the heavy fence may not be seen.
@@ -358,7 +333,7 @@ fn loom_doorbell_sockets_are_announced_before_the_owner_arms() {
 /// The first datagram is refused, the second one is not; `says_so` is whether the sender notices.
 fn refused_once(says_so: bool) {
     loom::model(move || {
-        let owner = Arc::new(Descriptor::default());
+        let owner = Arc::new(Owner::default());
         announce_socket(&owner.words);
         let sender = {
             let owner = Arc::clone(&owner);
@@ -369,7 +344,7 @@ fn refused_once(says_so: bool) {
                 owner.ring();
             })
         };
-        owner.arm(Sleep::Fd);
+        owner.arm(Sleep::Fd, true);
         let slept = owner.messages() == 0;
         sender.join().unwrap();
         assert!(!slept || owner.ends(Sleep::Fd), "{ASLEEP}");

@@ -5,9 +5,10 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use super::super::{Sleep, heavy_fence};
+use super::super::Sleep;
 use super::*;
-use crate::doorbell_word::{arm_word, disarm_word, ring_word, rung};
+use crate::doorbell_word::loom_tests::arm_model;
+use crate::doorbell_word::{disarm_word, ring_word, rung};
 use crate::sync::check_orders;
 
 #[derive(Default)]
@@ -58,11 +59,7 @@ impl Sleeper for Going<'_> {
         true
     }
     fn arm(&mut self) -> bool {
-        let membarrier = || {
-            heavy_fence();
-            true
-        };
-        arm_word(&self.shared.senders[self.number].bell, Sleep::Futex, membarrier, || ());
+        arm_model(&self.shared.senders[self.number].bell, Sleep::Futex, true);
         true
     }
     fn stands(&mut self) -> bool {

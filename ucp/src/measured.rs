@@ -46,7 +46,7 @@ fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
     }
     const NEVER: (u64, u64) = (1, 0);
     let mut spans = [NEVER; MEANS];
-    spans[usize::from(EAGER)] = (attr.limits.am.max_bcopy as u64 + 1, eager::MOST_BYTES);
+    spans[usize::from(EAGER)] = (attr.limits.am.max_bcopy as u64 + 1, eager::MOST_BYTES_MEASURED);
     for (life, span) in protocols.lives.iter().zip(&mut spans[1..]) {
         if let Some(first) = lane.choices.fetch.first(life.protocol()) {
             *span = (first.max(1), u64::MAX);
@@ -58,7 +58,7 @@ fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
             *guess = first_guess(lane, protocols, *kind, shortest(class));
         }
     }
-    Some(Box::new(LaneMeter { spans, guesses }))
+    Some(Box::new(LaneMeter { spans, most_in_pieces: eager::MOST_BYTES, guesses }))
 }
 
 /// What each means is predicted to cost for messages of `bytes`, in picoseconds for a byte: by costs that were
@@ -66,6 +66,12 @@ fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
 fn first_guess(lane: &Lane, protocols: &Protocols, kind: MessageKind, bytes: u64) -> Guess {
     let op = kind.op();
     let price = |protocol: &Protocol| {
+        // Beyond the length at which static costs end, pieces are predicted to cost as much for a byte as there.
+        let bytes = if std::ptr::eq(protocol, &raw const eager::MULTI) {
+            bytes.min(eager::MOST_BYTES)
+        } else {
+            bytes
+        };
         let predicted = lane.choices.predicted(protocol, op, lane.iface.attr(), bytes);
         predicted.map_or(0, |nanoseconds| (nanoseconds * 1000.0 / bytes as f64) as u32)
     };
@@ -94,7 +100,10 @@ pub(crate) fn selected_for(
     bytes: u64,
     address: u64,
 ) -> Selected {
-    let able = meter.clock.as_ref().and_then(|_| meter.able(peer.lane, kind, bytes));
+    let able = meter
+        .clock
+        .as_ref()
+        .and_then(|_| meter.able(peer.lane, Traffic { kind, ..Traffic::NONE }, bytes));
     let Some(able) = able.filter(|_| peer.address.features & SELECTS != 0) else {
         return Selected::default();
     };
@@ -102,8 +111,10 @@ pub(crate) fn selected_for(
     let window = selection.heard == Some(peer.rx_sequence);
     selection.heard = Some(peer.rx_sequence);
     let marks = Marks { window, fresh: selection.recent.is_fresh(address) };
+    let traffic = Traffic { kind, marks };
+    let able = meter.able(peer.lane, traffic, bytes).unwrap_or(able);
     let both = able & 1 << EAGER != 0 && able != 1 << EAGER;
-    let place = place(Traffic { kind, marks }, bytes);
+    let place = place(traffic, bytes);
     let ordered = place.and_then(|place| selection.wanted.get(place));
     Selected { offered: ordered.filter(|_| both).map(|eager| !eager), marks: Some(marks) }
 }
@@ -118,10 +129,10 @@ impl Engine {
         bytes: u64,
     ) -> Measure {
         let peer = &mut self.peers[peer as usize];
-        if self.meter.able(peer.lane, kind, bytes).is_none() {
+        let traffic = Traffic { kind, marks };
+        if self.meter.able(peer.lane, traffic, bytes).is_none() {
             return Measure::NONE;
         }
-        let traffic = Traffic { kind, marks };
         let known = peer.selection.as_mut().filter(|known| known.at_trial.is_none());
         let choice = known.and_then(|known| known.known_choice(traffic, bytes));
         if choice.is_some_and(|choice| !choice.is_timed()) {
@@ -141,7 +152,7 @@ impl Engine {
     ) {
         let peer = &mut self.peers[index as usize];
         let Measure { begun, traffic } = measure;
-        let able = self.meter.able(peer.lane, traffic.kind, bytes);
+        let able = self.meter.able(peer.lane, traffic, bytes);
         let Some(able) = able.filter(|_| begun != 0) else { return };
         let Some(place) = place(traffic, bytes) else { return };
         let selection = peer.selection.get_or_insert_with(|| Box::new(Selection::new()));
@@ -199,7 +210,7 @@ impl Engine {
         let some = |choice: &Choice| choice.estimates.iter().any(|estimate| estimate.count > 0);
         let of = |(traffic, class, choice): (Traffic, usize, &Choice)| {
             let from = shortest(class);
-            let able = self.meter.able(peer.lane, traffic.kind, from).unwrap_or(0);
+            let able = self.meter.able(peer.lane, traffic, from).unwrap_or(0);
             let guess = *self.meter.guess(peer.lane, traffic.kind, from).unwrap_or(&[0; MEANS]);
             let shown = |&(means, estimate): &(usize, &Estimate)| {
                 estimate.count > 0 || able & 1 << means != 0
@@ -228,9 +239,10 @@ impl Engine {
             return rows;
         }
         for kind in MessageKind::ALL {
+            let traffic = Traffic { kind, ..Traffic::NONE };
             for from in (0..CLASSES).map(shortest) {
                 let (able, guess) =
-                    (self.meter.able(lane, kind, from), self.meter.guess(lane, kind, from));
+                    (self.meter.able(lane, traffic, from), self.meter.guess(lane, kind, from));
                 let (Some(able), Some(guess)) = (able, guess) else { continue };
                 let picked = choices.of(kind.op()).pick(from);
                 let is = |means: &usize| able & 1 << means != 0 && guess[*means] > 0;

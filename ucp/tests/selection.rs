@@ -249,6 +249,32 @@ fn a_better_means_is_found_within_two_hundred_messages() {
     assert_eq!(pair.used(MessageKind::Tagged, false, false), Some("eager/multi"));
 }
 
+/// Messages that known costs always offer: one by one they come in pieces where that is measured to be cheaper, and in windows,
+/// and as active messages, they are offered still.
+#[test]
+fn messages_beyond_what_known_costs_send_in_pieces_come_so_where_it_is_cheaper() {
+    const LONG: usize = 190_000;
+    let used = |pair: &Pair, kind, window| {
+        let all = pair.workers[1].estimates(pair.eps[1]).expect("an endpoint");
+        let wanted = (kind, 128 << 10, window);
+        let mut all = all.into_iter().filter(|e| (e.kind, e.from, e.window) == wanted);
+        all.find(|estimate| estimate.used).map(|estimate| estimate.protocol)
+    };
+    for (costs, best) in [(NEAR, "eager/multi"), (FAR, "rndv/get")] {
+        let pair = Pair::new(costs, "measured");
+        pair.singles(MessageKind::Tagged, 400, LONG);
+        assert_eq!(used(&pair, MessageKind::Tagged, false), Some(best), "{costs:?}");
+        pair.singles(MessageKind::Active, 400, LONG);
+        assert_eq!(used(&pair, MessageKind::Active, false), Some("rndv/get"), "{costs:?}");
+        let before = pair.workers[0].counters().sent_rndv;
+        for _ in 0..20 {
+            pair.transfer(MessageKind::Tagged, 0, &[LONG; WINDOW], |_| ());
+        }
+        let offered = pair.workers[0].counters().sent_rndv - before;
+        assert!(offered >= 19 * WINDOW as u64, "{costs:?}: {offered} of 800 were offered");
+    }
+}
+
 /// Messages of memory that was used before and of other memory, in turn: of each it is known what it takes.
 #[test]
 fn fresh_memory_is_kept_apart() {

@@ -13,6 +13,7 @@ mod overlap;
 #[path = "../../queues/src/plot.rs"]
 mod plot;
 mod ranks;
+mod schemes;
 #[path = "../../queues/src/table.rs"]
 #[expect(dead_code, reason = "the other program uses more of it")]
 mod table;
@@ -30,7 +31,7 @@ struct Arguments {
     /// Fewer rounds and sizes: under a minute in all
     #[arg(long)]
     quick: bool,
-    /// Only these tables: overhead, overlap, waiting, collectives, applications, memory, locks
+    /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
     /// Where to write the tables as JSON
@@ -39,18 +40,19 @@ struct Arguments {
     /// Directory for pictures of the tables that have one
     #[arg(long, value_name = "DIRECTORY")]
     plot: Option<PathBuf>,
-    /// Only print the resident memory of some ranks in this mode
+    /// Be a rank of a job, and print the memory of all of them
     #[arg(long, hide = true)]
-    resident: Option<String>,
+    resident: bool,
 }
 
 /// A table's name and the function that makes it.
 type Named = (&'static str, fn(bool) -> Result<Vec<Table>>);
 
-const TABLES: [Named; 7] = [
+const TABLES: [Named; 8] = [
     ("overhead", overhead::tables),
     ("overlap", overlap::tables),
     ("waiting", overlap::waiting),
+    ("schemes", schemes::tables),
     ("collectives", collectives::tables),
     ("applications", applications::tables),
     ("memory", memory::tables),
@@ -59,8 +61,8 @@ const TABLES: [Named; 7] = [
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    if let Some(mode) = &arguments.resident {
-        return memory::print_resident(mode);
+    if arguments.resident {
+        return memory::print_resident();
     }
     if let Some(unknown) =
         arguments.only.iter().find(|name| !TABLES.iter().any(|(known, _)| known == name))

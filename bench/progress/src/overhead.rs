@@ -89,7 +89,7 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
     );
     for lane in Lane::ALL {
         let sizes: &[usize] = match lane {
-            Lane::Carrier => &[16 << 10, 64 << 10],
+            Lane::Carrier | Lane::Writer => &[16 << 10, 64 << 10],
             Lane::Shm | Lane::Tcp => &[16 << 10, 64 << 10, 256 << 10],
         };
         // Modes take turns, so that a disturbance meets all of them.

@@ -25,6 +25,8 @@ use rustix::thread::CpuSet;
 pub(crate) enum Lane {
     /// A thread that stands for a network card reads on its own.
     Carrier,
+    /// The same, which writes, too.
+    Writer,
     /// The processors of the ranks copy.
     Shm,
     /// Sockets of this machine.
@@ -38,6 +40,7 @@ impl Lane {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Carrier => "carrier",
+            Self::Writer => "carrier that writes",
             Self::Shm => "shm",
             Self::Tcp => "tcp",
         }
@@ -50,7 +53,7 @@ pub(crate) const MODES: [&str; 3] = ["none", "pef", "thread"];
 /// The card: far slower than memory, so that its copies, which a real one would not take a processor
 /// for, take little of the ranks' time.
 pub(crate) const CARD: CarrierOptions =
-    CarrierOptions { latency: Duration::from_micros(5), bandwidth: 0.25e9 };
+    CarrierOptions { latency: Duration::from_micros(5), bandwidth: 0.25e9, writes: false };
 
 /// Messages are offered from here on, as in the thesis (chapter 3, its platform).
 const THRESHOLD: &str = "9180";
@@ -164,10 +167,13 @@ fn join(
             let place = RankPlace { shared, ..RankPlace::of_thread(job, rank) };
             stack::worker(&place, config, waiter)?
         }
-        Lane::Shm | Lane::Carrier => {
+        Lane::Shm | Lane::Carrier | Lane::Writer => {
             let shm = Box::new(ShmIface::open(job.clone(), rank, ShmOptions::from_config(config))?);
             let lane: Box<dyn Iface> = match lane {
-                Lane::Carrier => Box::new(Carrier::open(shm, CARD)?),
+                Lane::Carrier | Lane::Writer => {
+                    let writes = lane == Lane::Writer;
+                    Box::new(Carrier::open(shm, CarrierOptions { writes, ..CARD })?)
+                }
                 _ => shm,
             };
             // Behind the card, which may be anywhere, and before a helper, which stays with its rank.

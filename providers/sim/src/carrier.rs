@@ -1,15 +1,15 @@
 //! A lane that moves data by itself, in real time: the messages of another transport between threads
-//! of one process, and a thread that stands for a network card, which carries out its reads.
+//! of one process, and a thread that stands for a network card, which carries out its reads, and its writes if it is to.
 //!
 //! ```text
-//!   get_zcopy: slot FREE ─► POSTED ── the card: latency + bytes / bandwidth later, copies ──► DONE
-//!     ▲                                                                                        │
-//!     └──────────────────── progress, or a signal handler: the completion is reported ◄──────────────────────┘
+//!   get_zcopy, put_zcopy: slot FREE ─► POSTED ── the card: latency + bytes / bandwidth later, copies ──► DONE
+//!                         ▲                                                                                        │
+//!                         └──────────────────── progress, or a signal handler: the completion is reported ◄──────────────────────┘
 //! ```
-//! It is for experiments about who makes progress while a rank computes. Everything but reads is the
+//! It is for experiments about who makes progress while a rank computes. Everything else is the
 //! other transport's. The card sleeps while it has nothing to do, and when it has, it takes the
 //! processor for the copy itself, which a real one would not: choose a bandwidth far below that of
-//! memory. Reads of one card go one after the other. The kernel checks every address.
+//! memory. Operations of one card go one after the other. The kernel checks every address.
 //!
 //! Only for ranks that are threads of this process: a peer's address is read in this one.
 
@@ -25,7 +25,7 @@ use bowline_uct::{
     TagOffload, Token, Wakeup, forward, lacks,
 };
 
-/// Reads under way at once.
+/// Operations under way at once.
 const SLOTS: usize = 64;
 
 const FREE: u32 = 0;
@@ -40,17 +40,22 @@ pub struct CarrierOptions {
     pub latency: Duration,
     /// Bytes in a second.
     pub bandwidth: f64,
+    /// Whether it writes, too, to memory that a peer lends.
+    pub writes: bool,
 }
 
-/// A read. Its words belong to the lane while it is free, to the card while it is posted, and to the
+/// A read or a write. Its words belong to the lane while it is free, to the card while it is posted, and to the
 /// lane again when it is done; `state` hands them over.
 #[derive(Debug, Default)]
 struct Slot {
     state: AtomicU32,
     token: AtomicU64,
-    from: AtomicU64,
-    to: AtomicU64,
+    /// Where it lies here, and at the peer.
+    local: AtomicU64,
+    remote: AtomicU64,
     len: AtomicU64,
+    /// Whether it is a write.
+    writes: AtomicBool,
     /// When it is complete, in ns since the card's start.
     due: AtomicU64,
 }
@@ -60,7 +65,7 @@ struct Card {
     slots: [Slot; SLOTS],
     begin: Instant,
     stop: AtomicBool,
-    /// Reads that are done, reported or not.
+    /// Operations that are done, reported or not.
     done: AtomicU32,
 }
 
@@ -72,11 +77,11 @@ pub struct Carrier {
     card: Arc<Card>,
     wake: Thread,
     thread: Option<JoinHandle<()>>,
-    /// When the last read that was posted is complete, in ns since the card's start.
+    /// When the last operation that was posted is complete, in ns since the card's start.
     busy_until: u64,
     /// Where to search for a free slot first.
     next: usize,
-    /// Reads that were reported of.
+    /// Operations that were reported of.
     reported: u32,
 }
 
@@ -98,7 +103,12 @@ impl Carrier {
             return Err(OpenError::Limit(why));
         }
         // Messages are not to be copied by the processors of both sides.
-        attr.caps -= Caps::ATOMIC_CPU | Caps::RKEY_PTR | Caps::PUT_ZCOPY;
+        attr.caps -= Caps::ATOMIC_CPU | Caps::RKEY_PTR;
+        if options.writes {
+            attr.caps |= Caps::LEND;
+        } else {
+            attr.caps -= Caps::PUT_ZCOPY;
+        }
         attr.caps |= Caps::CARRIES;
         attr.atomics = AtomicOps::empty();
         attr.provider = "carrier";
@@ -118,7 +128,13 @@ impl Carrier {
         Ok(Self { below, attr, options, card, wake, thread, busy_until: 0, next: 0, reported: 0 })
     }
 
-    fn post(&mut self, from: u64, to: &LocalSlice, token: Token) -> Result<Posted, PostError> {
+    fn post(
+        &mut self,
+        local: &LocalSlice,
+        remote: u64,
+        writes: bool,
+        token: Token,
+    ) -> Result<Posted, PostError> {
         let slots = &self.card.slots;
         // Acquire: pairs with the Release of `complete`, in this thread or the one before it.
         let is_free = |at: &usize| slots[*at].state.load(Ordering::Acquire) == FREE;
@@ -126,16 +142,17 @@ impl Carrier {
         let Some(at) = at else { return Err(PostError::NoResource) };
         self.next = (at + 1) % SLOTS;
         let now = self.card.now();
-        let carried = to.len() as f64 / self.options.bandwidth * 1e9;
+        let carried = local.len() as f64 / self.options.bandwidth * 1e9;
         let due =
             now.max(self.busy_until) + self.options.latency.as_nanos() as u64 + carried as u64;
         self.busy_until = due;
         let slot = &slots[at];
         // Relaxed, all: handed over by the store of the state.
         slot.token.store(token.0, Ordering::Relaxed);
-        slot.from.store(from, Ordering::Relaxed);
-        slot.to.store(to.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
-        slot.len.store(to.len() as u64, Ordering::Relaxed);
+        slot.local.store(local.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
+        slot.remote.store(remote, Ordering::Relaxed);
+        slot.len.store(local.len() as u64, Ordering::Relaxed);
+        slot.writes.store(writes, Ordering::Relaxed);
         slot.due.store(due, Ordering::Relaxed);
         // Release: pairs with the Acquire in `Card::run`.
         slot.state.store(POSTED, Ordering::Release);
@@ -143,7 +160,7 @@ impl Carrier {
         Ok(Posted::InFlight)
     }
 
-    /// Reports reads that are done, as long as `report` takes them.
+    /// Reports operations that are done, as long as `report` takes them.
     fn complete(
         &mut self,
         budget: u32,
@@ -170,6 +187,16 @@ impl Carrier {
         }
         self.reported = self.reported.wrapping_add(reported);
         reported
+    }
+
+    /// Whether the card has a write that it has not carried out.
+    fn writes_now(&self) -> bool {
+        self.card.slots.iter().any(|slot| {
+            // Acquire: pairs with the Release in `Card::run`; what was written is visible.
+            let posted = slot.state.load(Ordering::Acquire) == POSTED;
+            // Relaxed: the lane has written it itself.
+            posted && slot.writes.load(Ordering::Relaxed)
+        })
     }
 
     fn has_completions(&self) -> bool {
@@ -237,24 +264,30 @@ impl Slot {
     fn carry(&self) -> bool {
         // Relaxed, all: the card's own while it is posted.
         let mut len = self.len.load(Ordering::Relaxed) as usize;
-        let (mut from, mut to) =
-            (self.from.load(Ordering::Relaxed), self.to.load(Ordering::Relaxed));
+        let (mut here, mut there) =
+            (self.local.load(Ordering::Relaxed), self.remote.load(Ordering::Relaxed));
+        let writes = self.writes.load(Ordering::Relaxed);
         while len > 0 {
             let place = |at: u64| libc::iovec {
                 iov_base: std::ptr::with_exposed_provenance_mut(at as usize),
                 iov_len: len,
             };
-            let (local, remote) = (place(to), place(from));
-            // SAFETY: the local range lies in a buffer that the read's owner keeps until its completion
+            let (local, remote) = (place(here), place(there));
+            // SAFETY: the local range lies in a buffer that the operation's owner keeps until its completion
             // was reported, which comes after this; the remote one is only an address, which the kernel
-            // checks.
+            // checks, and to which its owner lends writes.
             let n = unsafe {
-                libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+                let (pid, local, remote) = (libc::getpid(), &raw const local, &raw const remote);
+                if writes {
+                    libc::process_vm_writev(pid, local, 1, remote, 1, 0)
+                } else {
+                    libc::process_vm_readv(pid, local, 1, remote, 1, 0)
+                }
             };
             let Ok(moved @ 1..) = usize::try_from(n) else { return false };
             len -= moved;
-            from += moved as u64;
-            to += moved as u64;
+            here += moved as u64;
+            there += moved as u64;
         }
         true
     }
@@ -270,12 +303,21 @@ impl MemoryDomain for Carrier {
     lacks! { rkey_ptr puts_end_last rkey_of }
 }
 
-// SAFETY: operations are those of the interface inside; a read that the thread carries out is reported when
+// SAFETY: operations are those of the interface inside; one that the thread carries out is reported when
 // the thread is through with it, and the thread ends with the carrier.
 unsafe impl Iface for Carrier {
     forward! {
         [this => this.below] address reachable explain connect source_of disconnect all_sent am_short
-        am_bcopy am_zcopy flush flush_all fence want_writable check invalidate
+        am_bcopy am_zcopy fence want_writable check invalidate
+    }
+
+    // Writes of the card have to be complete first.
+    fn flush(&mut self, ep: EpId, token: Token) -> Result<Posted, PostError> {
+        if self.writes_now() { Err(PostError::NoResource) } else { self.below.flush(ep, token) }
+    }
+
+    fn flush_all(&mut self, token: Token) -> Result<Posted, PostError> {
+        if self.writes_now() { Err(PostError::NoResource) } else { self.below.flush_all(token) }
     }
 
     fn attr(&self) -> &IfaceAttr {
@@ -294,7 +336,21 @@ unsafe impl Iface for Carrier {
 impl OneSided for Carrier {
     forward! { [this => this.below] put_short put_bcopy put_notify get_bcopy }
 
-    lacks! { put_zcopy atomic }
+    lacks! { atomic }
+
+    fn put_zcopy(
+        &mut self,
+        ep: EpId,
+        from: &[LocalSlice],
+        to: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        match from {
+            _ if !self.options.writes => Err(PostError::Unsupported),
+            [from] => self.post(from, to.address, true, token),
+            _ => self.below.put_zcopy(ep, from, to, token),
+        }
+    }
 
     fn get_zcopy(
         &mut self,
@@ -304,7 +360,7 @@ impl OneSided for Carrier {
         token: Token,
     ) -> Result<Posted, PostError> {
         match to {
-            [to] => self.post(from.address, to, token),
+            [to] => self.post(to, from.address, false, token),
             _ => self.below.get_zcopy(ep, to, from, token),
         }
     }

@@ -13,7 +13,7 @@ pub(crate) struct Options {
     /// Fewer rounds and sizes: under a minute in all
     #[arg(long)]
     quick: bool,
-    /// Only these tables: overhead, overlap, waiting, collectives, applications, memory, locks
+    /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
     /// Where to write the tables as JSON
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 /// # Errors
 /// When it cannot be built, or fails.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    super::build_release(workspace, &["-p", "bowline-bench-progress"])?;
+    super::build_release(workspace, &["-p", "bowline-bench-progress", "-p", "bowline-cli"])?;
     let target = workspace.metadata.target_directory.as_std_path();
     let program = target.join("release/bench-progress");
     let mut command = Command::new(&program);

@@ -40,7 +40,8 @@
 //!    is not a message. Unlike there, a header does not say that its message is complete. So the
 //!    last message of a dead producer that is as long as its intent says is dropped: whatever
 //!    was not finalised is of that kind. What is dropped may have been finalised; a dead
-//!    producer's last words may be lost, but not come in pieces.
+//!    producer's last words may be lost, but not come in pieces. Each half in which one of the dead left
+//!    something may lose one message of every dead producer.
 //!
 //! **Several threads** of the consumer: see [`shared`].
 //!

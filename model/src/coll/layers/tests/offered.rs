@@ -244,7 +244,7 @@ fn all_that_may_be_chosen_at_every_number_of_ranks() {
     });
 }
 
-/// The same of many ranks, with a middle root and but for collectives in which pairs of nodes have messages.
+/// The same of many ranks, with a middle root and but for collectives in which pairs of nodes have messages, which are below.
 #[test]
 #[ignore = "takes minutes: cargo test -p bowline-model -- --ignored"]
 fn all_that_may_be_chosen_of_many_ranks() {
@@ -258,6 +258,46 @@ fn all_that_may_be_chosen_of_many_ranks() {
         let nodes = Nodes::new(shape.iter().copied());
         prove_vectors(&shape, &nodes, &Offered::of(nodes.count()), &[size / 2]);
     });
+}
+
+/// Allgathers and scattered reductions, all that prices offer among nodes of 64 ranks: pairs of nodes have messages.
+fn prove_exchanges(size: u32) {
+    let shape: Vec<_> = (0..size).map(|rank| rank / 64).collect();
+    let nodes = Nodes::new(shape.iter().copied());
+    let offered = Offered::of(nodes.count());
+    let offsets: Vec<_> = (0..=size as usize).map(|rank| 2 * rank).collect();
+    for within in WITHIN {
+        for &among in &offered.allgathers {
+            let how = Layered { within, among };
+            holds(prove::allgather(&nodes, size, how, 3, false), &shape, &how);
+        }
+        for &among in &offered.reduce_scatters {
+            let how = Layered { within, among };
+            holds(prove::reduce_scatter(&nodes, how, &offsets), &shape, &how);
+        }
+    }
+}
+
+/// All-to-alls among such nodes.
+fn prove_alltoalls(size: u32) {
+    let shape: Vec<_> = (0..size).map(|rank| rank / 64).collect();
+    let nodes = Nodes::new(shape.iter().copied());
+    for partners in Offered::of(nodes.count()).partners {
+        holds(prove::alltoall(&nodes, size, partners, 2), &shape, &partners);
+    }
+}
+
+#[test]
+fn exchanges_of_many_ranks() {
+    [1000, 1024, 4095].into_iter().for_each(prove_exchanges);
+    prove_alltoalls(1000);
+}
+
+#[test]
+#[ignore = "takes minutes: cargo test -p bowline-model -- --ignored"]
+fn exchanges_of_most_ranks() {
+    on_all_processors([65_536, 40_000], prove_exchanges);
+    on_all_processors([4095, 1024], prove_alltoalls);
 }
 
 /// Nodes of up to 64 ranks, at every number of ranks to 512 and some beyond: each time with one of the forms that prices

@@ -281,11 +281,6 @@ fn taken_out(number: u32, most: u32) -> Vec<Vec<u32>> {
     all
 }
 
-/// Every schedule that the heuristic can give for so many ranks, in whatever order it tries the factors from 2 to whatever
-/// cap: so those of any ratio and any skew, sorted or not.
-///
-/// All factors up to a cap take a number apart if none of its primes is above the cap. So the ranks that are not merged are
-/// the most of which that holds, which has each cap below the primes of all greater numbers.
 #[test]
 fn the_heuristic_ends_at_numbers_whose_products_with_a_factor_are_beyond_a_word() {
     for ranks in [131_072, 1 << 20, 1_000_003, (1 << 31) + 2] {
@@ -298,6 +293,11 @@ fn the_heuristic_ends_at_numbers_whose_products_with_a_factor_are_beyond_a_word(
     }
 }
 
+/// Every schedule that the heuristic can give for so many ranks, in whatever order it tries the factors from 2 to whatever
+/// cap: so those of any ratio and any skew, sorted or not.
+///
+/// All factors up to a cap take a number apart if none of its primes is above the cap. So the ranks that are not merged are
+/// the most of which that holds, which has each cap below the primes of all greater numbers.
 fn given_by_heuristic(ranks: u32) -> Vec<Schedule> {
     let mut all = vec![Schedule::doubling(ranks)];
     let mut most = ranks;

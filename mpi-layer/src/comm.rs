@@ -5,9 +5,10 @@
 
 pub(crate) mod agree;
 mod create;
+mod numbers;
 pub(crate) mod recorded;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -24,6 +25,7 @@ use crate::shared_memory::Shared;
 use crate::shared_memory::Staging;
 use crate::tags;
 use crate::topology::Placed;
+use numbers::Numbers;
 
 /// A group of ranks that exchange messages which no other communicator sees. (MPI: Groups,
 /// Contexts, Communicators.)
@@ -45,9 +47,8 @@ pub(crate) struct CommInner {
     context: u32,
     /// Collectives begun so far; the same at all members.
     sequence: Cell<u32>,
-    /// Nonblocking collectives begun, and persistent ones made so far; the same at all members.
-    nonblocking: Cell<u32>,
-    persistent: Cell<u32>,
+    /// The numbers of nonblocking collectives, and those of persistent ones.
+    numbers: [RefCell<Numbers>; 2],
     /// Whether the space of collectives is open, which it is from the first one on: most of many
     /// communicators have none. What others have sent of the first one by then waits for that.
     collecting: Cell<bool>,
@@ -100,8 +101,7 @@ impl CommInner {
             oversubscribed: agreed.oversubscribed,
             context,
             sequence: Cell::new(0),
-            nonblocking: Cell::new(0),
-            persistent: Cell::new(0),
+            numbers: Default::default(),
             collecting: Cell::new(false),
             shared: OnceCell::new(),
             staging: OnceCell::new(),
@@ -157,21 +157,6 @@ impl CommInner {
         let sequence = self.sequence.get();
         self.sequence.set(sequence.wrapping_add(1));
         sequence
-    }
-
-    /// The tag of the collective that is made now, to be done in the background once or, if `again`, as often as
-    /// one likes.
-    pub(crate) fn next_tag(&self, again: bool) -> u64 {
-        if !self.collecting.get() {
-            self.begin_collecting();
-        }
-        let (kind, counter) = match again {
-            false => (tags::Kind::Nonblocking, &self.nonblocking),
-            true => (tags::Kind::Persistent, &self.persistent),
-        };
-        let number = counter.get();
-        counter.set(number.wrapping_add(1));
-        tags::collective_of(kind, self.generation, number)
     }
 
     /// The match of the messages of a collective that has no phases.

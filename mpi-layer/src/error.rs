@@ -61,6 +61,13 @@ pub enum MpiError {
     /// A persistent collective was to be started, or its buffers used, while it is under way.
     #[error("the persistent collective is under way; wait for its end first")]
     CollectiveActive,
+    /// The number of a nonblocking or persistent collective is that of one that is still there: since that, all 4,194,304
+    /// numbers of its kind were taken on the communicator. Each call takes a number, those that are refused too.
+    #[error(
+        "the communicator has begun or made 4194304 collectives since one that is not complete or not freed, whose \
+         number this one would have; free what is not used, or use another communicator"
+    )]
+    NumberInUse,
     /// A count and displacement that reach beyond their buffer, or whose sum overflows.
     #[error("{what}: block {index} ({count} at {displacement}) leaves a buffer of {len} elements")]
     BlockOutOfRange {
@@ -272,6 +279,7 @@ impl MpiError {
             | Self::TooManyCommunicators
             | Self::MemberGaveUp
             | Self::MemoryOverwritten
+            | Self::NumberInUse
             | Self::ChoicesDiffer
             | Self::Protocol(_) => ErrorClass::Other,
         }

@@ -13,15 +13,19 @@
 //! does not match the next. Blocking, nonblocking and persistent ones are numbered apart, since none ever
 //! matches one of another kind: programs come to expect that a member may call a blocking one before, and
 //! another member after, a nonblocking one. Persistent ones are numbered in the order in which they are made:
-//! members may start several in different orders, and each of them again and again. Within one collective, messages between two ranks are distinguished by
-//! phase and, within a phase, by their order.
+//! members may start several in different orders, and each of them again and again. When all numbers of a kind were
+//! taken they come again, and [`comm::numbers`](crate::comm) says why no two collectives mix then. Within one collective,
+//! messages between two ranks are distinguished by phase and, within a phase, by their order.
 
 use crate::consts::ANY_TAG;
 
 const USER: u64 = 0x7fff_ffff;
 
+/// How many numbers the collectives of a kind have.
+pub(crate) const NUMBERS: u32 = 1 << 22;
+
 /// The bits of a collective's number.
-const NUMBER: u32 = 0x3f_ffff;
+const NUMBER: u32 = NUMBERS - 1;
 
 /// How a collective is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

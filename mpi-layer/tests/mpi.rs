@@ -13,6 +13,7 @@ mod mismatch;
 mod mixed;
 mod multiplying;
 mod neighbors;
+mod numbers;
 mod ordering;
 mod persistent;
 mod probes;

@@ -53,6 +53,9 @@ pub struct Run {
     call: Option<(Box<Call>, Series)>,
     /// The number of its last start in the record, until its end is written down.
     written: Cell<Option<u32>>,
+    /// Its tag, as long as its number is in use, which that of a persistent one is between its starts, too.
+    tag: Cell<Option<u64>>,
+    again: bool,
     state: Cell<State>,
     /// How it has failed (rule 6).
     failed: Cell<Option<MpiError>>,
@@ -79,7 +82,7 @@ impl Run {
     /// A run that was recorded: of the next collective of the communicator, or of a persistent one.
     ///
     /// # Errors
-    /// [`MpiError::BeyondReach`].
+    /// [`MpiError::BeyondReach`], [`MpiError::NumberInUse`].
     pub(super) fn new(
         comm: &Communicator,
         recorded: Recorded,
@@ -88,8 +91,11 @@ impl Run {
         again: bool,
     ) -> Result<Rc<Self>, MpiError> {
         // The number is taken in any case, since other ranks may have succeeded.
-        let tag = comm.inner.next_tag(again);
-        let steps = recorded.recorder.finish().ok_or(MpiError::BeyondReach)?;
+        let tag = comm.inner.next_tag(again)?;
+        let Some(steps) = recorded.recorder.finish() else {
+            comm.inner.free_tag(again, tag);
+            return Err(MpiError::BeyondReach);
+        };
         let names = Names { own: comm.inner.own(), tag };
         let series = match again {
             true => Series::Persistent(tags::number(tag)),
@@ -107,6 +113,8 @@ impl Run {
             op,
             call: recorded.call.map(|call| (call, series)),
             written: Cell::new(None),
+            tag: Cell::new(Some(tag)),
+            again,
             state: Cell::new(State::Idle),
             failed: Cell::new(None),
             moving: Cell::new(false),
@@ -208,6 +216,16 @@ impl Run {
             Err(error) => self.failed.set(Some(error)),
         }
         self.state.set(State::Ended(outcome));
+        if !self.again {
+            self.free_number();
+        }
+    }
+
+    /// It sends and receives no more.
+    fn free_number(&self) {
+        if let Some(tag) = self.tag.take() {
+            self.comm.inner.free_tag(self.again, tag);
+        }
     }
 
     /// Whether it is under way, or has an outcome to be reported.
@@ -271,14 +289,10 @@ impl Background for Run {
     }
 }
 
-impl Drop for Run {
-    fn drop(&mut self) {
+impl Run {
+    /// Rule 4.
+    fn give_up(&self) {
         let process = &self.comm.inner.process;
-        if !self.is_under_way() || process.is_forked() {
-            // What is under way in a parent is the parent's.
-            return;
-        }
-        // Rule 4.
         let worker = &process.worker;
         self.alone(|core| core.give_up(worker, MpiError::Cancelled));
         let mut ended = false;
@@ -291,6 +305,16 @@ impl Drop for Run {
         };
         without_unwinding(|| process.wait_until(all_ended));
         tracing::debug!("a collective was given up");
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // What is under way in a parent is the parent's.
+        if self.is_under_way() && !self.comm.inner.process.is_forked() {
+            self.give_up();
+        }
+        self.free_number();
     }
 }
 

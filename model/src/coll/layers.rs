@@ -36,7 +36,7 @@ pub struct Layered<F> {
 }
 
 /// The layers follow each other by phases; an algorithm has fewer than this many.
-const PHASES: u8 = 8;
+pub(super) const PHASES: u8 = 8;
 
 /// A reduction within a node. Contributions stay in order.
 pub const fn reduce_within(how: Tree) -> Reduce {

@@ -256,8 +256,16 @@ fn wrong_arguments_are_reported_before_anything_is_sent() {
         let overlap = world.allgatherv(&[0u8], &mut two, Partition::new(&[1, 1], &[1, 1]));
         let what = "the partition of allgatherv";
         assert_eq!(overlap, Err(MpiError::BlocksOverlap { what, first: 0, second: 1 }));
+        // Nor does a call that is refused count where its rank alone makes it.
+        if world.rank() == 0 {
+            world.gather(&[0u8; 2], &mut two, 0).unwrap_err();
+            world.bcast(&mut two, 7).unwrap_err();
+            world.allgather(&[0u8; 2], &mut two).unwrap_err();
+        }
         // After all that, collectives still work.
-        world.barrier().unwrap();
+        let mut both = [0; 2];
+        world.allgather(&[world.rank() as u8 + 3], &mut both).unwrap();
+        assert_eq!(both, [3, 4]);
     });
 }
 

@@ -6,7 +6,9 @@
 
 use super::blocks::placed;
 use super::*;
+use crate::coll::layers;
 use crate::coll::levels::Factors;
+use crate::coll::nodes::Nodes;
 use crate::coll::verify::{Sample, Sampled, SampledMessage};
 
 /// Whether each chosen rank ended as `right` says; the number of messages that were compared.
@@ -144,6 +146,50 @@ pub fn alltoallv(
         let me = ended.rank;
         let all: Vec<_> = (0..size).map(|from| element(from, me)).collect();
         ended.expect_blocks(&Packed { space: Space::Output, offsets: &got(me) }, &all)
+    })
+}
+
+/// All-to-alls in layers of blocks of `len` bytes, with so many partners among nodes whose ranks follow each other.
+///
+/// # Errors
+/// The first [`PlanFlaw`].
+///
+/// # Panics
+/// Where ranks of a node do not follow each other.
+pub fn layered_alltoall(
+    sample: Sample<'_>,
+    nodes: &Nodes,
+    partners: u32,
+    len: usize,
+) -> Result<u64, PlanFlaw> {
+    assert!(nodes.are_consecutive(), "ranks of a node follow each other");
+    let size = sample.size;
+    let (from, into) = (Even { space: Space::Input, len }, Even { space: Space::Output, len });
+    let element =
+        |from: u32, to: u32| (u64::from(from) * u64::from(size) + u64::from(to)) * len as u64;
+    let input = |me| vec![data(element(me, 0), size as usize * len)];
+    let output = |me| (0..size).map(|from| data(element(from, me), len)).collect::<Vec<_>>();
+    let members = |rank| nodes.members(nodes.node(rank));
+    let sampled = sample.follow(
+        |plan, place| layers::alltoall(plan, place, nodes, partners, from, into),
+        |rank, _| Spaces {
+            input: SymbolicMemory::of(&input(rank)),
+            output: SymbolicMemory::new(size as usize * len),
+            scratch: layers::alltoall_scratch(nodes, Place { rank, size }, len),
+        },
+        |SampledMessage { from, to, .. }, _| {
+            if nodes.node(from) != nodes.node(to) {
+                // Of each rank of the one node, what it has for all ranks of the other one.
+                let (first, ranks) = (members(to)[0], members(to).len());
+                let each = |&from: &u32| data(element(from, first), ranks * len);
+                return members(from).iter().map(each).collect();
+            }
+            if members(to)[0] == to { input(from) } else { output(to) }
+        },
+    )?;
+    all_right(sample, &sampled, |ended| {
+        let elements: Vec<_> = (0..size).map(|from| element(from, ended.rank)).collect();
+        ended.expect_blocks(&into, &elements)
     })
 }
 

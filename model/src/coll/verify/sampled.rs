@@ -3,11 +3,12 @@
 //! What a chosen rank receives is not followed to where it comes from: the caller says what it has to be. Of each chosen
 //! rank it is proven that its plan keeps the rules, that all it sends has been written before, and that its result is what
 //! it has to be if what it receives is. Of each pair of chosen ranks it is proven that their messages match one by one:
-//! both sides are in the same stage, have the same length, and what is sent is what the receiver has to get.
+//! both sides have the same [`Time`] and the same length, and what is sent is what the receiver has to get.
 //!
-//! Stages stand for time: what holds in all stages before one gives what is sent in it. So if all ranks and all pairs are
-//! like the chosen ones, nobody waits for ever and all results are right. Of ranks that are not chosen nothing is
-//! proven. Plans with tracks are not for this, nor are those whose ranks have different stages.
+//! A rank does nothing at a time before it has ended all that it did in earlier stages, and those have earlier times. So what
+//! holds at all times before one gives what is sent at it, and both sides of a message are there. If all ranks and all
+//! pairs are like the chosen ones, nobody waits for ever and all results are right. Of ranks that are not chosen nothing
+//! is proven. Plans with tracks are not for this, nor are those of one layer whose ranks have different stages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -16,6 +17,7 @@ use super::contributions::ContributionTable;
 use super::memory::{MemoryPiece, SymbolicMemory, split_front};
 use super::stage::Stage;
 use super::{PlanFlaw, Rank, Spaces, check_peer};
+use crate::coll::layers::PHASES;
 use crate::coll::plan::{Place, Span};
 use crate::coll::record::{PlanRecorder, Step};
 
@@ -26,7 +28,7 @@ pub struct SampledMessage {
     pub from: u32,
     /// The receiver.
     pub to: u32,
-    /// The receiver's stage, counted from 0.
+    /// The receiver's stage in the layer, counted from 0.
     pub stage: u32,
     /// Where it goes.
     pub into: Span,
@@ -52,9 +54,37 @@ pub struct Sampled {
     pub compared: u64,
 }
 
+/// When a rank sends or receives: the layer, which phases give, and the stage, counted from the layer's first one at this rank.
+/// Ranks that have no part in a layer so have the same times in the next one as those that have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Time {
+    layer: u8,
+    stage: u32,
+}
+
+/// The times of a rank. They rise from stage to stage, since phases of a plan never fall.
+#[derive(Default)]
+struct Clock {
+    /// Stages that have ended.
+    ended: u32,
+    /// The layer of the last message, and how many stages had ended when it began.
+    layer: (u8, u32),
+}
+
+impl Clock {
+    /// The time of a message with this phase.
+    fn message(&mut self, phase: u8) -> Time {
+        let layer = phase / PHASES;
+        if self.layer.0 != layer {
+            self.layer = (layer, self.ended);
+        }
+        Time { layer, stage: self.ended - self.layer.1 }
+    }
+}
+
 /// One side of a message between two chosen ranks.
 struct Side {
-    stage: u32,
+    time: Time,
     span: Span,
     pieces: Vec<MemoryPiece>,
 }
@@ -88,7 +118,7 @@ impl Sample<'_> {
             let Ok(()) = algorithm(&mut recorder, Place { rank: me, size: self.size });
             let steps = recorder.finish().ok_or(PlanFlaw::TooGreat(me))?;
             let mut rank = Rank::new(spaces(me, &mut contributions), 1);
-            let (mut stage, mut coming) = (0, Vec::new());
+            let (mut clock, mut coming) = (Clock::default(), Vec::new());
             for step in steps.iter() {
                 match step {
                     Step::Copy { from, into } => rank.copy(me, 0, from, into)?,
@@ -99,9 +129,10 @@ impl Sample<'_> {
                         check_peer(self.size, me, to)?;
                         rank.check(me, 0, span, false)?;
                         rank.stages[0].send(span);
+                        let time = clock.message(phase);
                         let pieces = rank.read(me, span)?;
                         if self.has(to) {
-                            let side = Side { stage, span, pieces };
+                            let side = Side { time, span, pieces };
                             sent.entry((me, to, phase)).or_default().push_back(side);
                         }
                     }
@@ -109,10 +140,12 @@ impl Sample<'_> {
                         check_peer(self.size, me, from)?;
                         rank.check(me, 0, span, true)?;
                         rank.stages[0].receive(span);
-                        coming.push((from, span, phase));
+                        let time = clock.message(phase);
+                        coming.push((from, span, phase, time));
                     }
                     Step::Wait => {
-                        for (from, span, phase) in coming.drain(..) {
+                        for (from, span, phase, time) in coming.drain(..) {
+                            let Time { stage, .. } = time;
                             let arrival = SampledMessage { from, to: me, stage, into: span };
                             let mut pieces = arriving(arrival, &mut contributions);
                             pieces.retain(|piece| piece.len > 0);
@@ -123,12 +156,12 @@ impl Sample<'_> {
                             }
                             rank.memory(span.space).write(span.at, &pieces);
                             if self.has(from) {
-                                let side = Side { stage, span, pieces };
+                                let side = Side { time, span, pieces };
                                 received.entry((from, me, phase)).or_default().push_back(side);
                             }
                         }
                         rank.stages[0] = Stage::default();
-                        stage += 1;
+                        clock.ended += 1;
                     }
                     Step::Track(_) | Step::Join => panic!("rank {me} has tracks"),
                 }
@@ -154,7 +187,7 @@ fn compare(
     for ((from, to, phase), all) in received {
         let mut sides = sent.remove(&(from, to, phase)).unwrap_or_default();
         for into in all {
-            let side = sides.pop_front().filter(|side| side.stage == into.stage);
+            let side = sides.pop_front().filter(|side| side.time == into.time);
             let side = side.ok_or(PlanFlaw::Deadlock { ranks: 1, first: to })?;
             if side.span.len != into.span.len {
                 let (sent, received) = (side.span.len, into.span.len);
@@ -194,150 +227,4 @@ fn are_same(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::contributions::Combined;
-    use super::*;
-    use crate::coll::plan::Plan;
-
-    const LEN: usize = 4;
-
-    /// Two of many ranks swap their vectors by a plan that `wrong` changes at rank 1.
-    fn swap(
-        wrong: impl Fn(&mut PlanRecorder<Infallible>) -> Result<(), Infallible>,
-        chosen: &[u32],
-    ) -> Result<Sampled, PlanFlaw> {
-        let piece = |rank: u32| MemoryPiece {
-            len: LEN,
-            element: u64::from(rank) * 100,
-            combined: Combined::DATA,
-        };
-        Sample { size: 1000, chosen }.follow(
-            |plan, place| {
-                if place.rank == 1 {
-                    return wrong(plan);
-                }
-                let peer = place.rank ^ 1;
-                plan.recv(peer, Span::output(LEN))?;
-                plan.send(peer, Span::input(LEN))?;
-                plan.wait()
-            },
-            |rank, _| Spaces {
-                input: SymbolicMemory::of(&[piece(rank)]),
-                output: SymbolicMemory::new(LEN),
-                scratch: LEN,
-            },
-            |arrival, _| vec![MemoryPiece { len: arrival.into.len, ..piece(arrival.from) }],
-        )
-    }
-
-    fn right(plan: &mut PlanRecorder<Infallible>) -> Result<(), Infallible> {
-        plan.send(0, Span::input(LEN))?;
-        plan.recv(0, Span::output(LEN))?;
-        plan.wait()
-    }
-
-    #[test]
-    fn pairs_are_compared_where_both_are_chosen() {
-        assert_eq!(swap(right, &[0, 1]).unwrap().compared, 2);
-        assert_eq!(swap(right, &[0, 2]).unwrap().compared, 0);
-        let outcome = swap(right, &[1, 700, 701]).unwrap();
-        assert_eq!(outcome.compared, 2);
-        let first = outcome.outputs[0].read(0, LEN).unwrap();
-        assert_eq!(first, [MemoryPiece { len: LEN, element: 0, combined: Combined::DATA }]);
-    }
-
-    #[test]
-    fn what_differs_is_found() {
-        let late = swap(
-            |plan| {
-                plan.recv(0, Span::output(LEN))?;
-                plan.wait()?;
-                plan.send(0, Span::input(LEN))?;
-                plan.wait()
-            },
-            &[0, 1],
-        );
-        assert_eq!(late.unwrap_err(), PlanFlaw::Deadlock { ranks: 1, first: 0 });
-        let short = swap(
-            |plan| {
-                plan.recv(0, Span::output(LEN))?;
-                plan.send(0, Span::input(LEN - 1))?;
-                plan.wait()
-            },
-            &[0, 1],
-        );
-        let lengths = PlanFlaw::Lengths { from: 1, to: 0, sent: LEN - 1, received: LEN };
-        assert_eq!(short.unwrap_err(), lengths);
-        let other = swap(
-            |plan| {
-                plan.recv(0, Span::output(LEN))?;
-                plan.wait()?;
-                plan.recv(0, Span::scratch(0, LEN))?;
-                plan.wait()
-            },
-            &[0, 1],
-        );
-        assert_eq!(other.unwrap_err(), PlanFlaw::Deadlock { ranks: 1, first: 1 });
-        let twice = swap(
-            |plan| {
-                right(plan)?;
-                plan.send(0, Span::input(LEN))?;
-                plan.wait()
-            },
-            &[0, 1],
-        );
-        assert_eq!(twice.unwrap_err(), PlanFlaw::NotAwaited(1));
-        let garbage = swap(
-            |plan| {
-                plan.recv(0, Span::output(LEN))?;
-                plan.send(0, Span::scratch(0, LEN))?;
-                plan.wait()
-            },
-            &[0, 1],
-        );
-        assert_eq!(garbage.unwrap_err(), PlanFlaw::Unwritten(1, Span::scratch(0, LEN)));
-        let unasked = swap(|plan| plan.wait(), &[0, 1]);
-        assert_eq!(unasked.unwrap_err(), PlanFlaw::Deadlock { ranks: 1, first: 0 });
-        let back = swap(
-            |plan| {
-                plan.recv(0, Span::output(LEN))?;
-                plan.wait()?;
-                plan.send(2, Span::output(LEN))?;
-                plan.wait()?;
-                plan.send(0, Span::output(LEN))
-            },
-            &[1],
-        );
-        assert_eq!(back.unwrap_err(), PlanFlaw::NotAwaited(1));
-    }
-
-    #[test]
-    fn what_is_sent_must_be_what_has_to_arrive() {
-        let echo = swap(
-            |plan| {
-                plan.copy(Span::input(LEN), Span::scratch(0, LEN));
-                plan.recv(0, Span::output(LEN))?;
-                plan.send(0, Span::scratch(0, LEN))?;
-                plan.wait()
-            },
-            &[0, 1],
-        );
-        assert_eq!(echo.unwrap().compared, 2);
-        let sample = Sample { size: 2, chosen: &[0, 1] };
-        let all = |element| vec![MemoryPiece { len: LEN, element, combined: Combined::DATA }];
-        let wrong = sample.follow(
-            |plan, place| {
-                plan.recv(place.rank ^ 1, Span::output(LEN))?;
-                plan.send(place.rank ^ 1, Span::input(LEN))?;
-                plan.wait()
-            },
-            |_, _| Spaces {
-                input: SymbolicMemory::of(&all(0)),
-                output: SymbolicMemory::new(LEN),
-                ..Spaces::default()
-            },
-            |arrival, _| all(u64::from(arrival.to)),
-        );
-        assert_eq!(wrong.unwrap_err(), PlanFlaw::Wrong { rank: 1, at: 0 });
-    }
-}
+mod tests;

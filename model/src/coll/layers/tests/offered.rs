@@ -6,9 +6,9 @@ use crate::coll::forms::{Allgather, Barrier, Bcast, Reduce, ReduceScatter, Scan,
 use crate::coll::layers::Layered;
 use crate::coll::nodes::Nodes;
 use crate::coll::price::{AllreduceForm, Costs, Crew, OpClass, Priced};
-use crate::coll::prove::{PlanProof, layers as prove};
+use crate::coll::prove::{PlanProof, layers as prove, sampled};
 use crate::coll::tests::on_all_processors;
-use crate::coll::verify::PlanFlaw;
+use crate::coll::verify::{PlanFlaw, Sample};
 
 /// The costs that are assumed, and two with longer latencies. Schedules of allreduces depend on them.
 const COSTS: [&str; 5] =
@@ -287,10 +287,30 @@ fn prove_alltoalls(size: u32) {
     }
 }
 
+/// The same at some ranks: the first, one of the middle and the last of the first node, a middle one and the last.
+fn prove_sampled_alltoalls(size: u32) {
+    let nodes = Nodes::new((0..size).map(|rank| rank / 64));
+    let count = nodes.count();
+    let mut chosen: Vec<_> = [0, count / 2, count - 1]
+        .into_iter()
+        .map(|node| nodes.members(node))
+        .flat_map(|all| [all[0], all[all.len() / 2], all[all.len() - 1]])
+        .collect();
+    chosen.dedup();
+    let sample = Sample { size, chosen: &chosen };
+    for partners in Offered::of(count).partners {
+        let compared = sampled::layered_alltoall(sample, &nodes, partners, 2);
+        let compared = compared.unwrap_or_else(|flaw| panic!("{size} ranks by {partners}: {flaw}"));
+        // The first ranks with each other, and with each other chosen rank of their node.
+        assert_eq!(compared, 6 + 2 * (chosen.len() as u64 - 3), "{size} ranks by {partners}");
+    }
+}
+
 #[test]
 fn exchanges_of_many_ranks() {
     [1000, 1024, 4095].into_iter().for_each(prove_exchanges);
     prove_alltoalls(1000);
+    [1000, 1024, 4095].into_iter().for_each(prove_sampled_alltoalls);
 }
 
 #[test]
@@ -298,6 +318,7 @@ fn exchanges_of_many_ranks() {
 fn exchanges_of_most_ranks() {
     on_all_processors([65_536, 40_000], prove_exchanges);
     on_all_processors([4095, 1024], prove_alltoalls);
+    [65_536, 40_000].into_iter().for_each(prove_sampled_alltoalls);
 }
 
 /// Nodes of up to 64 ranks, at every number of ranks to 512 and some beyond: each time with one of the forms that prices

@@ -7,6 +7,7 @@
 pub(crate) mod arena;
 pub(crate) mod calls;
 pub(crate) mod engine;
+pub(crate) mod in_place;
 pub(crate) mod items;
 pub(crate) mod mixed;
 pub(crate) mod priced;

@@ -37,6 +37,7 @@
 //! | nonblocking messages | [`Communicator::scope`]; owning ones: [`Communicator::isend_owned`], [`Communicator::irecv_owned`] |
 //! | nonblocking collectives | [`Scope::ibarrier`], [`Scope::iallreduce`] and others; [`CollectiveRequest`] |
 //! | persistent collectives | [`Communicator::allreduce_init`] and others; [`PersistentCollective`], [`PersistentExchange`] |
+//! | collectives in place | [`Communicator::allreduce_in_place`] and others, [`Scope::iallreduce_in_place`] and others, [`Communicator::allreduce_in_place_init`] and others |
 //! | communicators made in the background | [`Communicator::idup`], [`CommRequest`] |
 //! | several requests | [`wait_any`], [`wait_some`], [`wait_all`], [`test_any`], [`test_some`], [`test_all`] |
 //! | probes | [`Communicator::probe`], [`iprobe`](Communicator::iprobe), [`improbe`](Communicator::improbe) |

@@ -14,6 +14,7 @@
 //! Operations are code that runs inside of other calls: one that panics ends the process.
 
 mod exchange;
+mod in_place;
 mod make;
 mod neighbor;
 
@@ -223,7 +224,7 @@ impl<T: Datatype> PersistentCollective<T> {
         Ok(unsafe { self.0.inactive_mut()?.0.items_mut() })
     }
 
-    /// What it writes; a broadcast reads it at its root.
+    /// What it writes; a broadcast reads it at its root, and a collective in place everywhere.
     ///
     /// # Errors
     /// As for [`input`](Self::input).

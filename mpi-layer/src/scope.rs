@@ -22,6 +22,7 @@
 //! in [`collective`]; the tracker has them as well, and drops those that it gives up.
 
 mod collective;
+mod in_place;
 mod neighbor;
 
 use std::cell::RefCell;

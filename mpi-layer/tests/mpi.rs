@@ -7,6 +7,7 @@ mod collectives;
 mod communicators;
 mod damage;
 mod deaths;
+mod in_place;
 mod layers;
 mod messages;
 mod mismatch;

@@ -63,6 +63,22 @@ impl Communicator {
         self.reduce_spans(buffers, own, reduction(&op, &combine), root)
     }
 
+    /// The same at the root, which is the rank that calls this, with the contribution in `items`, which the result
+    /// replaces; the others call [`reduce`](Self::reduce). (`MPI_Reduce` with `MPI_IN_PLACE`)
+    ///
+    /// # Errors
+    /// As for [`reduce`](Self::reduce).
+    pub fn reduce_in_place<T: Datatype>(
+        &self,
+        items: &mut [T],
+        op: impl Operation<T>,
+    ) -> Result<(), MpiError> {
+        let own = Span::output(size_of_val(items));
+        let combine = combine(&op);
+        let buffers = Buffers::of(&[], bytes_of_mut(items));
+        self.reduce_spans(buffers, own, reduction(&op, &combine), self.inner.rank)
+    }
+
     /// Combines the inputs of all ranks, element by element; all get the result.
     /// (`MPI_Allreduce`)
     ///

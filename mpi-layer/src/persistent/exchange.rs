@@ -111,6 +111,20 @@ impl PersistentExchange {
         Ok(block.map(|items| unsafe { items.items_mut() }))
     }
 
+    /// What was received from `partner`, to be written: in place, that is what is sent to it. `None` as for
+    /// [`input_mut`](Self::input_mut).
+    ///
+    /// # Errors
+    /// [`MpiError::CollectiveActive`].
+    pub fn output_mut<T: Datatype>(
+        &mut self,
+        partner: usize,
+    ) -> Result<Option<&mut [T]>, MpiError> {
+        let block = self.0.inactive_mut()?.1.get_mut(partner).and_then(OwnedBlock::items_mut);
+        // SAFETY: as in `input_mut`.
+        Ok(block.map(|items| unsafe { items.items_mut() }))
+    }
+
     /// What was received from `partner`. `None` as for [`input_mut`](Self::input_mut).
     ///
     /// # Errors

@@ -129,6 +129,74 @@ fn blocks_of_different_types_are_exchanged_in_all_ways() {
     }
 }
 
+/// The words or the halves.
+fn block(words: bool, pair: &mut (Vec<u64>, Vec<f32>)) -> BlockMut<'_> {
+    if words { (&mut pair.0[..]).into() } else { (&mut pair.1[..]).into() }
+}
+
+/// Rank a gives rank b blocks of one type where both are odd or even, and of another one where not.
+#[test]
+fn blocks_of_different_types_are_replaced() {
+    for size in [1, 2, 5] {
+        both_ways(size, |world| {
+            let me = world.rank() as usize;
+            let even = |rank: usize| (me + rank).is_multiple_of(2);
+            let (len, number) = (|rank| [0, 1, 9, 3000][(me + rank) % 4], |a, b| 100 * a + b);
+            let words = |a, b| vec![number(a, b) as u64; len(a + b - me)];
+            let halves = |a, b| vec![number(a, b) as f32 / 2.0; len(a + b - me)];
+            let mut sent: Vec<_> =
+                (0..size).map(|rank| (words(me, rank), halves(me, rank))).collect();
+            let due: Vec<_> = (0..size).map(|rank| (words(rank, me), halves(rank, me))).collect();
+            let check = |got: &[(Vec<u64>, Vec<f32>)]| {
+                for (rank, (got, due)) in got.iter().zip(&due).enumerate() {
+                    assert!(if even(rank) { got.0 == due.0 } else { got.1 == due.1 });
+                }
+            };
+            let first = sent.clone();
+            world
+                .alltoallw_in_place(
+                    sent.iter_mut().enumerate().map(|(rank, pair)| block(even(rank), pair)),
+                )
+                .unwrap();
+            check(&sent);
+            let mut later = first.clone();
+            world
+                .scope(|s| {
+                    s.ialltoallw_in_place(
+                        world,
+                        later.iter_mut().enumerate().map(|(rank, pair)| block(even(rank), pair)),
+                    )?
+                    .wait()
+                })
+                .unwrap();
+            check(&later);
+            let owned = first.iter().cloned().enumerate().map(|(rank, (words, halves))| {
+                if even(rank) { OwnedBlock::from(words) } else { OwnedBlock::from(halves) }
+            });
+            let mut again = world.alltoallw_in_place_init(owned.collect()).unwrap();
+            for _ in 0..3 {
+                for (rank, (words, halves)) in first.iter().enumerate() {
+                    if let Some(items) = again.output_mut::<u64>(rank).unwrap() {
+                        items.copy_from_slice(words);
+                    }
+                    if let Some(items) = again.output_mut::<f32>(rank).unwrap() {
+                        items.copy_from_slice(halves);
+                    }
+                }
+                again.start().unwrap();
+                again.wait().unwrap();
+                for (rank, (words, halves)) in due.iter().enumerate() {
+                    let (got, other) = (again.output::<u64>(rank), again.output::<f32>(rank));
+                    assert_eq!(got, Ok(even(rank).then_some(&words[..])));
+                    assert_eq!(other, Ok((!even(rank)).then_some(&halves[..])));
+                }
+            }
+            let (none, blocks) = again.into_blocks().unwrap();
+            assert_eq!((none.len(), blocks.len()), (0, size));
+        });
+    }
+}
+
 #[test]
 fn an_exchange_of_too_few_blocks_or_of_other_lengths_is_refused() {
     ranks(2, |world| {

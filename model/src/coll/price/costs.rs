@@ -126,7 +126,7 @@ impl Costs {
         byte: 0.1,
         receive_byte: 0.0,
         copy: 0.1,
-        reduce: 0.2,
+        reduce: 0.12,
         pairs: 0.35,
         scalar: 0.75,
         function: 0.4,

@@ -77,7 +77,7 @@ bowline_base::settings! {
             .change("as for BOWLINE_BARRIER");
         /// What messages cost, by which the algorithms of collectives are chosen: auto, what bowline model fit --keep
         /// has kept of the job's transports on this machine (BOWLINE_MODEL), or else what is assumed of them, rdma of ofi
-        /// and verbs; shm, tcp or rdma, with changes behind it in nanoseconds,
+        /// and verbs; shm, tcp or rdma, with changes behind it in nanoseconds (but interference, a part from 0 to 1),
         /// such as tcp,pipelining=100000 for a network whose messages take 100 microseconds, or at1024=20000/3500
         /// for messages of one size as bowline model fit finds them, or skew=5000 where ranks come late for each stage;
         /// or two of these, shm/tcp, of messages

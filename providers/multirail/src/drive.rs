@@ -38,7 +38,10 @@ impl MultiRail {
                 let ep = match made {
                     Ok(ep) => ep,
                     Err(why) => {
-                        if let OpenError::PeerFailed(how) = why {
+                        if let OpenError::PeerFailed(
+                            how @ (PeerFailure::Died | PeerFailure::Closed),
+                        ) = why
+                        {
                             ended = Some(how);
                         }
                         reason = match why {

@@ -133,7 +133,10 @@ impl Liveness {
             // the peer.
             Ok(fd) => match bowline_base::job::start_time_of(home.pid) {
                 Ok(start) if start == home.start_time => Ok(Self::Process(fd)),
-                Err(error) if is_shortage(&error) => Ok(Self::Unwatched(*home)),
+                Err(error) if is_shortage(&error) || !has_ended(&fd) => {
+                    tracing::debug!("the start of process {}: {error}", home.pid);
+                    Ok(Self::Unwatched(*home))
+                }
                 _ => Err(PeerFailure::Died),
             },
             Err(rustix::io::Errno::SRCH) => Err(PeerFailure::Died),
@@ -151,14 +154,8 @@ impl Liveness {
         match self {
             Self::Far | Self::Unwatched(_) => State::Lives,
             Self::Ended => State::Dead,
-            Self::Process(fd) => {
-                let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-                let mut fds = [rustix::event::PollFd::new(fd, rustix::event::PollFlags::IN)];
-                match rustix::event::poll(&mut fds, Some(&now)) {
-                    Ok(1..) => State::Dead,
-                    _ => State::Lives,
-                }
-            }
+            Self::Process(fd) if has_ended(fd) => State::Dead,
+            Self::Process(_) => State::Lives,
             // Acquire: pairs with the Release of its writer.
             Self::Here(shared) => match shared.word.load(Ordering::Acquire) {
                 OPEN => State::Lives,
@@ -167,6 +164,13 @@ impl Liveness {
             },
         }
     }
+}
+
+/// Whether the process of a descriptor has ended.
+fn has_ended(process: &OwnedFd) -> bool {
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut fds = [rustix::event::PollFd::new(process, rustix::event::PollFlags::IN)];
+    matches!(rustix::event::poll(&mut fds, Some(&now)), Ok(1..))
 }
 
 /// The pidfds of all watched peers behind one descriptor.

@@ -128,6 +128,6 @@ impl Chains {
 
     /// Bytes of the table and of the links.
     pub(super) const fn bytes(&self) -> usize {
-        self.table.len() * size_of::<u32>() + self.links.len() * size_of::<Link>()
+        self.table.capacity() * size_of::<u32>() + self.links.capacity() * size_of::<Link>()
     }
 }

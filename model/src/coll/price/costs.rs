@@ -107,7 +107,8 @@ impl fmt::Display for CostsError {
         write!(
             out,
             "{:?} is no cost of messages: shm, tcp and rdma are, each with changes behind it, as in \
-             tcp,pipelining=100000,required=3000; there are {}, all in nanoseconds and not negative",
+             tcp,pipelining=100000,required=3000; there are {}, none of them negative, and all in nanoseconds but \
+             for interference, a part from 0 to 1",
             self.0,
             Costs::NAMES.join(", ")
         )
@@ -171,6 +172,7 @@ impl Costs {
         receive: 380.0,
         byte: 0.23,
         receive_byte: 0.0,
+        switch: 5000.0,
         interference: 0.0,
         ..Self::TCP
     };
@@ -338,7 +340,11 @@ impl FromStr for Costs {
                 continue;
             }
             let at = Self::NAMES.iter().position(|known| *known == name).ok_or_else(wrong)?;
-            *costs.fields()[at] = number(value)?;
+            let value = number(value)?;
+            if name == "interference" && value > 1.0 {
+                return Err(wrong());
+            }
+            *costs.fields()[at] = value;
         }
         Ok(costs)
     }
@@ -379,6 +385,7 @@ mod tests {
             "tcp,at9=1/2,at8=1/2",
             "tcp,atx=1/2",
             "tcp,at8=-1/2",
+            "tcp,interference=1.1",
         ] {
             wrong.parse::<Costs>().unwrap_err();
         }

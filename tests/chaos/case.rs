@@ -8,6 +8,7 @@ use bowline_model::coll::forms::{
 };
 use bowline_model::coll::wanted::STAGED;
 
+use crate::layers::LAYERS;
 use crate::plan::{Plan, Step, What};
 
 /// What goes wrong beyond what links hide.
@@ -46,21 +47,6 @@ const ALLREDUCES: &[&str] = &[
     "s4,a2,g4",
     "m1g2a3,n1g3a2",
     "c6m2,a4,e6m2",
-];
-
-/// Algorithms in layers that some jobs on several nodes ask for; where they are not for the nodes of a communicator, it does
-/// without them.
-const LAYERS: [(&str, &[&str]); 10] = [
-    ("BOWLINE_BARRIER", &["nodes:linear:dissemination", "nodes:linear:multiplying:2"]),
-    ("BOWLINE_BCAST", &["nodes:linear:binomial", "nodes:binomial:chain", "nodes:linear:split:1"]),
-    ("BOWLINE_REDUCE", &["nodes:binomial:ordered", "nodes:linear:chain", "nodes:linear:halving"]),
-    ("BOWLINE_ALLREDUCE", &["nodes:linear:doubling", "nodes:binomial:halving", "nodes:linear:a2"]),
-    ("BOWLINE_GATHER", &["nodes:linear:binomial", "nodes:binomial:linear"]),
-    ("BOWLINE_SCATTER", &["nodes:linear:linear", "nodes:binomial:binomial"]),
-    ("BOWLINE_ALLGATHER", &["nodes:linear:bruck", "nodes:binomial:ring"]),
-    ("BOWLINE_ALLTOALL", &["nodes:linear:pairwise", "nodes:linear:direct"]),
-    ("BOWLINE_REDUCE_SCATTER", &["nodes:linear:pairwise", "nodes:binomial:multiplying:2"]),
-    ("BOWLINE_SCAN", &["nodes:linear:doubling", "nodes:binomial:chain"]),
 ];
 
 /// Every algorithm that a setting names: `auto` twice, the forms, and some more.

@@ -19,6 +19,7 @@ mod calls;
 mod case;
 mod collective;
 mod content;
+mod layers;
 mod neighbors;
 mod plan;
 mod program;

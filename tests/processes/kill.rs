@@ -4,9 +4,10 @@
 use std::time::{Duration, Instant};
 
 use bowline::mpi::{ANY_SOURCE, MpiError, Sum, World};
-use bowline_launch::run::{OnFailure, RankEnd, RunOptions, run};
+use bowline_launch::run::{Host, OnFailure, RankEnd, RunOptions, run};
 
 use crate::Case;
+use crate::layers::LAYERS;
 
 /// A case: its name, its ranks, the rank that dies, and what each rank does.
 struct Kill {
@@ -379,12 +380,29 @@ pub(crate) fn launch_with_deaths(
     settings: &[(&str, &str)],
     dies: impl Fn(i32) -> bool,
 ) -> Result<(), String> {
+    launch_on_hosts("", ranks, program_name, settings, dies)
+}
+
+/// The same on the hosts between commas, if there are some, with as many ranks on each. All are this machine, where each has
+/// an agent and is a node.
+pub(crate) fn launch_on_hosts(
+    hosts: &str,
+    ranks: u32,
+    program_name: String,
+    settings: &[(&str, &str)],
+    dies: impl Fn(i32) -> bool,
+) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let config = bowline::config_from_env().map_err(|error| error.to_string())?;
     let mut options = RunOptions::new(ranks, program);
     options.args = vec![program_name.into()];
     options.area_bytes = bowline::stack::area_bytes(&config);
     options.env.extend(settings.iter().map(|&(name, value)| (name.into(), value.into())));
+    if !hosts.is_empty() {
+        options.hosts = Host::list(hosts).map_err(|error| error.to_string())?;
+    }
+    options.agent_command = "env BOWLINE_TEST_HOST={host}".to_owned();
+    options.agent_program = Some(env!("CARGO_BIN_EXE_bowline-launch-probe").into());
     options.on_failure = OnFailure::Continue;
     options.timeout = Some(Duration::from_secs(120));
     let report = run(&options).map_err(|error| error.to_string())?;
@@ -399,4 +417,11 @@ pub(crate) fn launch_with_deaths(
         code if code == due => Ok(()),
         code => Err(format!("the job's code is {code}, {due} was due")),
     }
+}
+
+/// Settings for ranks on several nodes, whose collectives all go in layers: the n-th of the choices.
+pub(crate) fn in_layers(choice: usize) -> Vec<(&'static str, &'static str)> {
+    let mut settings = vec![("BOWLINE_TRANSPORTS", "self,shm,tcp")];
+    settings.extend(LAYERS.map(|(name, some)| (name, some[choice % some.len()])));
+    settings
 }

@@ -13,6 +13,8 @@ mod background;
 mod common;
 mod conditions;
 mod kill;
+#[path = "../chaos/layers.rs"]
+mod layers;
 mod meeting;
 mod rails;
 mod shared;

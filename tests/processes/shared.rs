@@ -7,6 +7,8 @@
 //! otherwise; they have a job for each round.
 //!
 //! What two ranks with a processor each reduce by halves is compared with what one rank makes of the same vectors.
+//!
+//! The same rounds are for blocking collectives in layers, of ranks on two nodes, of which the first has one.
 
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use bowline_model::coll::price::Staged;
 use bowline_uct::conformance::skipped;
 
 use crate::Case;
-use crate::kill::{die, launch_with_deaths};
+use crate::kill::{die, in_layers, launch_on_hosts, launch_with_deaths};
 
 /// A collective, and whether its root is the rank that dies.
 const ROUNDS: [(Staged, bool); 11] = [
@@ -229,7 +231,17 @@ pub(crate) fn cases() -> Vec<Case> {
         }
         launch_with_deaths(2, "shared::pairs".to_owned(), &settings(), |_| false)
     });
-    sharing.into_iter().chain(apart).chain([pairs]).collect()
+    let layers = Case::new("shared::killed_in_the_midst_of_layers".to_owned(), || {
+        LENGTHS.into_iter().enumerate().try_for_each(|(which, (_, len))| {
+            let ranks = SURVIVORS + ROUNDS.len();
+            let name = format!("shared::{len}::{which}::0::{}", ROUNDS.len());
+            let hosts = format!("a:1,b:{}", ranks - 1);
+            let dies = |rank| rank >= SURVIVORS as i32;
+            launch_on_hosts(&hosts, ranks as u32, name, &in_layers(which), dies)
+                .map_err(|why| format!("{len} words: {why}"))
+        })
+    });
+    sharing.into_iter().chain(apart).chain([pairs, layers]).collect()
 }
 
 /// All collectives go through staging memory.

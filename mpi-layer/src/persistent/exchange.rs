@@ -22,7 +22,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`MpiError::InvalidLength`]; [`MpiError::CountMismatch`] when the own blocks differ in length;
-    /// [`MpiError::BeyondReach`]. The blocks are dropped then.
+    /// [`MpiError::BeyondReach`], [`MpiError::NumberInUse`]. The blocks are dropped then.
     pub fn alltoallw_init(
         &self,
         send: Vec<OwnedBlock>,

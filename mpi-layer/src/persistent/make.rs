@@ -37,7 +37,7 @@ impl Communicator {
     /// Makes a barrier. (`MPI_Barrier_init`)
     ///
     /// # Errors
-    /// None that a program can cause.
+    /// [`MpiError::NumberInUse`].
     pub fn barrier_init(&self) -> Result<PersistentCollective<u8>, MpiError> {
         self.make_persistent(Vec::new(), Vec::new(), |comm, _| comm.barrier_data(Again))
     }
@@ -45,7 +45,8 @@ impl Communicator {
     /// Makes a broadcast of the items of `root`, which are its output at all ranks. (`MPI_Bcast_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`bcast`](Self::bcast); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`bcast`](Self::bcast); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`]. The
+    /// vectors are dropped then.
     pub fn bcast_init<T: Datatype>(
         &self,
         output: Vec<T>,
@@ -60,7 +61,8 @@ impl Communicator {
     /// Makes a collection of blocks of one length at `root`; elsewhere the output does not count. (`MPI_Gather_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`gather`](Self::gather); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`gather`](Self::gather); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`]. The
+    /// vectors are dropped then.
     pub fn gather_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -77,10 +79,12 @@ impl Communicator {
         })
     }
 
-    /// Makes a dealing out of blocks of one length from `root`; elsewhere the input does not count. (`MPI_Scatter_init`)
+    /// Makes a dealing out of blocks of one length from `root`; elsewhere the input does not count.
+    /// (`MPI_Scatter_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`scatter`](Self::scatter); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`scatter`](Self::scatter); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`]. The
+    /// vectors are dropped then.
     pub fn scatter_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -100,7 +104,8 @@ impl Communicator {
     /// Makes a collection of blocks of different lengths at `root`, which says where they go. (`MPI_Gatherv_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`gatherv`](Self::gatherv); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`gatherv`](Self::gatherv); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`]. The
+    /// vectors are dropped then.
     pub fn gatherv_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -124,7 +129,8 @@ impl Communicator {
     /// Makes a dealing out of blocks of different lengths from `root`, which says where they are. (`MPI_Scatterv_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`scatterv`](Self::scatterv); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`scatterv`](Self::scatterv); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`].
+    /// The vectors are dropped then.
     pub fn scatterv_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -148,7 +154,8 @@ impl Communicator {
     /// Makes a collection of blocks of one length at all ranks. (`MPI_Allgather_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`allgather`](Self::allgather); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`allgather`](Self::allgather); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`].
+    /// The vectors are dropped then.
     pub fn allgather_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -165,7 +172,8 @@ impl Communicator {
     /// Makes a collection of blocks of different lengths at all ranks. (`MPI_Allgatherv_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`allgatherv`](Self::allgatherv); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`allgatherv`](Self::allgatherv); [`MpiError::BeyondReach`],
+    /// [`MpiError::NumberInUse`]. The vectors are dropped then.
     pub fn allgatherv_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -184,7 +192,8 @@ impl Communicator {
     /// Makes an exchange of blocks of one length between all ranks. (`MPI_Alltoall_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`alltoall`](Self::alltoall); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`alltoall`](Self::alltoall); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`].
+    /// The vectors are dropped then.
     pub fn alltoall_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -203,7 +212,8 @@ impl Communicator {
     /// Makes an exchange of blocks of different lengths between all ranks. (`MPI_Alltoallv_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`alltoallv`](Self::alltoallv); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`alltoallv`](Self::alltoallv); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`].
+    /// The vectors are dropped then.
     pub fn alltoallv_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -225,7 +235,8 @@ impl Communicator {
     /// Makes a reduction to `root`; elsewhere the output does not count. (`MPI_Reduce_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`reduce`](Self::reduce); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`reduce`](Self::reduce); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`]. The
+    /// vectors are dropped then.
     pub fn reduce_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -245,7 +256,8 @@ impl Communicator {
     /// Makes a reduction whose result all ranks get. (`MPI_Allreduce_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`allreduce`](Self::allreduce); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`allreduce`](Self::allreduce); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`].
+    /// The vectors are dropped then.
     pub fn allreduce_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -262,7 +274,8 @@ impl Communicator {
     /// Makes a reduction of which rank r gets the r-th block. (`MPI_Reduce_scatter_block_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`reduce_scatter_block`](Self::reduce_scatter_block); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`reduce_scatter_block`](Self::reduce_scatter_block); [`MpiError::BeyondReach`],
+    /// [`MpiError::NumberInUse`]. The vectors are dropped then.
     pub fn reduce_scatter_block_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -278,10 +291,12 @@ impl Communicator {
         })
     }
 
-    /// Makes a reduction of which rank r gets `counts[r]` elements, after those of the ranks below. (`MPI_Reduce_scatter_init`)
+    /// Makes a reduction of which rank r gets `counts[r]` elements, after those of the ranks below.
+    /// (`MPI_Reduce_scatter_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`reduce_scatter`](Self::reduce_scatter); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`reduce_scatter`](Self::reduce_scatter); [`MpiError::BeyondReach`],
+    /// [`MpiError::NumberInUse`]. The vectors are dropped then.
     pub fn reduce_scatter_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -305,7 +320,8 @@ impl Communicator {
     /// Makes a reduction of the inputs of all ranks up to this one. (`MPI_Scan_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`scan`](Self::scan); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`scan`](Self::scan); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`]. The
+    /// vectors are dropped then.
     pub fn scan_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -319,10 +335,12 @@ impl Communicator {
         })
     }
 
-    /// Makes a reduction of the inputs of all ranks below this one; the output of rank 0 is left as it is. (`MPI_Exscan_init`)
+    /// Makes a reduction of the inputs of all ranks below this one; the output of rank 0 is left as it is.
+    /// (`MPI_Exscan_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`exscan`](Self::exscan); [`MpiError::BeyondReach`]. The vectors are dropped then.
+    /// Those of the arguments of [`exscan`](Self::exscan); [`MpiError::BeyondReach`], [`MpiError::NumberInUse`]. The
+    /// vectors are dropped then.
     pub fn exscan_init<T: Datatype>(
         &self,
         input: Vec<T>,

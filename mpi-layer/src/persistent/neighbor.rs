@@ -16,8 +16,8 @@ impl Communicator {
     /// (`MPI_Neighbor_allgather_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`neighbor_allgather`](Self::neighbor_allgather); [`MpiError::BeyondReach`]. The
-    /// vectors are dropped then.
+    /// Those of the arguments of [`neighbor_allgather`](Self::neighbor_allgather); [`MpiError::BeyondReach`],
+    /// [`MpiError::NumberInUse`]. The vectors are dropped then.
     pub fn neighbor_allgather_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -37,8 +37,8 @@ impl Communicator {
     /// for. (`MPI_Neighbor_allgatherv_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`neighbor_allgatherv`](Self::neighbor_allgatherv); [`MpiError::BeyondReach`]. The
-    /// vectors are dropped then.
+    /// Those of the arguments of [`neighbor_allgatherv`](Self::neighbor_allgatherv); [`MpiError::BeyondReach`],
+    /// [`MpiError::NumberInUse`]. The vectors are dropped then.
     pub fn neighbor_allgatherv_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -57,8 +57,8 @@ impl Communicator {
     /// Makes an exchange of blocks of one length with all neighbours. (`MPI_Neighbor_alltoall_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`neighbor_alltoall`](Self::neighbor_alltoall); [`MpiError::BeyondReach`]. The vectors
-    /// are dropped then.
+    /// Those of the arguments of [`neighbor_alltoall`](Self::neighbor_alltoall); [`MpiError::BeyondReach`],
+    /// [`MpiError::NumberInUse`]. The vectors are dropped then.
     pub fn neighbor_alltoall_init<T: Datatype>(
         &self,
         input: Vec<T>,
@@ -76,8 +76,8 @@ impl Communicator {
     /// Makes an exchange of blocks of different lengths with all neighbours. (`MPI_Neighbor_alltoallv_init`)
     ///
     /// # Errors
-    /// Those of the arguments of [`neighbor_alltoallv`](Self::neighbor_alltoallv); [`MpiError::BeyondReach`]. The
-    /// vectors are dropped then.
+    /// Those of the arguments of [`neighbor_alltoallv`](Self::neighbor_alltoallv); [`MpiError::BeyondReach`],
+    /// [`MpiError::NumberInUse`]. The vectors are dropped then.
     pub fn neighbor_alltoallv_init<T: Datatype>(
         &self,
         input: Vec<T>,

@@ -25,6 +25,9 @@ use crate::request::{Request, State};
 use bowline_model::coll::plan::Space;
 
 /// A collective in a scope. Dropped, it goes on, and the scope waits for it. As a [`Request`] its status is empty.
+///
+/// Beside the errors that stand with each call that starts one, all of these calls have [`MpiError::BeyondReach`] and
+/// [`MpiError::NumberInUse`].
 #[derive(Debug)]
 #[must_use = "the scope waits for it; wait for it here to learn how it ended"]
 pub struct CollectiveRequest<'scope> {

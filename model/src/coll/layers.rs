@@ -6,15 +6,13 @@
 //! prefix reductions, have files of their own.
 
 use super::blocks::{Blocks, Even};
-use super::forms::{Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
+use super::forms::{Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use super::nodes::{Among, Nodes};
 use super::plan::{Place, Plan, Space, Span, Vectors};
-use super::{
-    allgather, allreduce, barrier, bcast, gather, multiply, reduce, reduce_scatter as scattered,
-    scatter,
-};
+use super::{allreduce, barrier, bcast, multiply, reduce, reduce_scatter as scattered, scatter};
 use crate::stages::Stage;
 
+mod allgather;
 mod exchange;
 mod pieces;
 mod prefix;
@@ -22,6 +20,7 @@ mod prefix;
 mod tests;
 mod trees;
 
+pub use allgather::{allgather, allgather_scratch};
 pub use exchange::{alltoall, alltoall_scratch};
 pub use prefix::{scan, scan_scratch, scan_within};
 pub use trees::{gather, scatter, scratch as trees_scratch};
@@ -219,50 +218,6 @@ impl Blocks for OfMembers<'_> {
     fn span(&self, index: u32) -> Span {
         self.0.span(self.1[index as usize])
     }
-}
-
-/// The blocks of each node, whose ranks follow each other.
-struct OfNodes<'a>(Even, &'a Nodes);
-
-impl Blocks for OfNodes<'_> {
-    fn span(&self, node: u32) -> Span {
-        let Self(Even { space, len }, nodes) = self;
-        let members = nodes.members(node);
-        Span::new(*space, members[0] as usize * len, members.len() * len)
-    }
-}
-
-/// Bytes of scratch that [`allgather()`] needs; `total` is the length of all blocks.
-pub const fn allgather_scratch(how: Layered<Allgather>, total: usize) -> usize {
-    allgather::scratch(how.among, total)
-}
-
-/// Blocks of one length, where nodes are consecutive. `own` may be the own block of the output. Nodes have blocks of
-/// different lengths together, which the algorithm among them must allow.
-///
-/// # Errors
-/// Those of the plan.
-pub fn allgather<P: Plan>(
-    plan: &mut P,
-    place: Place,
-    nodes: &Nodes,
-    how: Layered<Allgather>,
-    own: Span,
-    output: Even,
-) -> Result<(), P::Error> {
-    let (members, inner) = inside(nodes, place.rank);
-    let rank = |index: u32| members[index as usize];
-    let mut within = Among::new(plan, 0, rank);
-    gather::linear(&mut within, inner, 0, own, &OfMembers(output, members))?;
-    if inner.rank == 0 {
-        let node = Place { rank: nodes.node(place.rank), size: nodes.count() };
-        let blocks = OfNodes(output, nodes);
-        let mut among = Among::new(plan, PHASES, |node| nodes.members(node)[0]);
-        allgather::any(&mut among, node, how.among, blocks.span(node.rank), &blocks)?;
-    }
-    let all = Span::new(output.space, 0, place.size as usize * output.len);
-    let mut within = Among::new(plan, 2 * PHASES, rank);
-    bcast::run(&mut within, inner, bcast_within(how.within), 0, all)
 }
 
 /// Blocks of ranks, or of nodes whose ranks follow each other, as they lie in other memory.

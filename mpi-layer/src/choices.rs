@@ -107,7 +107,7 @@ pub(crate) struct Chosen {
     pub(crate) scatter: OnceCell<SizeLimits<Algorithm<Tree>>>,
     pub(crate) allgather: OnceCell<SizeLimits<Choice<Algorithm<Allgather>>>>,
     /// By how much longer the longest block is than the mean one, in powers of two.
-    pub(crate) allgatherv: [OnceCell<SizeLimits<Allgather>>; SPREADS],
+    pub(crate) allgatherv: [OnceCell<SizeLimits<Algorithm<Allgather>>>; SPREADS],
     pub(crate) alltoall: OnceCell<SizeLimits<Choice<Algorithm<Alltoall>>>>,
     pub(crate) alltoallv: OnceCell<u32>,
     pub(crate) reduce_scatter: ByOperands<SizeLimits<Choice<Algorithm<ReduceScatter>>>>,
@@ -328,18 +328,20 @@ impl Basis {
     }
 
     /// For blocks of `total` bytes together, the longest of which is 2 to the power of `spread` times the mean one.
-    pub(crate) fn allgatherv(&self, total: usize, spread: usize) -> Allgather {
-        let asked = |all: &Wanted| match all.allgather {
-            Asked::Form(Algorithm::Form(how)) => Some(how).filter(|how| how.takes_any_blocks()),
-            _ => None,
+    pub(crate) fn allgatherv(&self, total: usize, spread: usize) -> Algorithm<Allgather> {
+        let allowed = |algorithm: &Algorithm<Allgather>| {
+            self.allows(algorithm, true, |how, _, _| how.takes_any_blocks())
         };
+        let asked = |all: &Wanted| all.allgather.form().filter(allowed);
         // A table speaks of blocks that are about alike.
         let block = total.div_ceil(self.shape.ranks as usize);
         let tuned = || self.tuned.find("allgather", block).filter(|_| spread == 0);
         if let Some(how) = asked(&self.wanted).or_else(|| tuned().and_then(asked)) {
             return how;
         }
-        let Some(prices) = &self.prices else { return self.shape.allgatherv(total) };
+        let Some(prices) = &self.prices else {
+            return Algorithm::Form(self.shape.allgatherv(total));
+        };
         let total = total as f64;
         let mean = total / f64::from(self.shape.ranks);
         let longest = (mean * f64::from(1_u32 << spread)).min(total);
@@ -356,7 +358,9 @@ impl Basis {
         self.choose(asked, staged, |prices| prices.alltoalls(block), table)
     }
 
-    /// Partners at a time. What ranks have for each other is known to themselves only, so no length decides.
+    /// Partners at a time. A rank knows the lengths of its own blocks only, those that it sends and those that it receives.
+    /// So no length decides, and there is no schedule in layers: the first rank of a node would have to know how much each
+    /// rank of it sends to each other node, which ranks would have to exchange before.
     pub(crate) fn alltoallv(&self) -> u32 {
         if let Asked::Form(Algorithm::Form(Alltoall::Staged(partners))) = self.wanted.alltoall {
             return partners;

@@ -16,7 +16,8 @@ bowline_base::settings! {
         /// share, in calls that return at the end (others, and ranks without such memory, go by the messages that auto
         /// chooses); dissemination, flat, or multiplying:N (by N stages). Where ranks are on several nodes and costs are
         /// known, nodes:linear:NAME or nodes:binomial:NAME goes by the tree within nodes and by NAME among them;
-        /// bowline explain shows such names for all collectives but those of blocks of different lengths; all-to-alls have
+        /// bowline explain shows such names for all collectives but all-to-alls, gathers and scatters of blocks of different
+        /// lengths, which go straight between ranks; other all-to-alls have
         /// pairwise, direct or partners:N among nodes, and allgathers, scattered and prefix reductions need nodes whose
         /// ranks follow each other. A communicator's info key bowline_barrier goes before it. Alike on all ranks.
         pub BARRIER: String = Setting::<String>::text("BOWLINE_BARRIER", "auto")

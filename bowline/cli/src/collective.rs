@@ -16,7 +16,8 @@ pub(crate) enum Collective {
     /// Blocks may have different lengths; priced for blocks of one length.
     Allgatherv,
     Alltoall,
-    /// Blocks may have different lengths, which do not decide: a rank knows its own only.
+    /// Blocks may have different lengths, which do not decide: a rank knows those of its own blocks only. For the same reason
+    /// no algorithm is in layers.
     Alltoallv,
     ReduceScatter,
     Scan,
@@ -50,6 +51,12 @@ impl Collective {
             self,
             Self::Reduce | Self::Allreduce | Self::ReduceScatter | Self::Scan | Self::Exscan
         )
+    }
+
+    /// Its name in commands.
+    pub(crate) fn name(self) -> String {
+        let value = self.to_possible_value().expect("no collective is hidden");
+        value.get_name().to_owned()
     }
 
     /// The collective whose algorithms settings and tables name for this one.

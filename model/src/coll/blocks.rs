@@ -14,6 +14,13 @@ pub trait Blocks {
     }
 }
 
+impl<B: Blocks> Blocks for &B {
+    #[inline]
+    fn span(&self, rank: u32) -> Span {
+        (**self).span(rank)
+    }
+}
+
 /// Blocks of one length, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Even {

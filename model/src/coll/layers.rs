@@ -5,7 +5,7 @@
 //! Chains among nodes carry pieces, which do not wait for layers to end (`layers/pieces.rs`). Collectives of blocks, and
 //! prefix reductions, have files of their own.
 
-use super::blocks::{Blocks, Even};
+use super::blocks::Blocks;
 use super::forms::{Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Tree};
 use super::nodes::{Among, Nodes};
 use super::plan::{Place, Plan, Space, Span, Vectors};
@@ -20,7 +20,7 @@ mod prefix;
 mod tests;
 mod trees;
 
-pub use allgather::{allgather, allgather_scratch};
+pub use allgather::{allgather, allgather_scratch, allgatherv, allgatherv_scratch};
 pub use exchange::{alltoall, alltoall_scratch};
 pub use prefix::{scan, scan_scratch, scan_within};
 pub use trees::{gather, scatter, scratch as trees_scratch};
@@ -212,9 +212,9 @@ pub fn allreduce<P: Plan>(
 }
 
 /// The blocks of the ranks of one node.
-struct OfMembers<'a>(Even, &'a [u32]);
+struct OfMembers<'a, B>(B, &'a [u32]);
 
-impl Blocks for OfMembers<'_> {
+impl<B: Blocks> Blocks for OfMembers<'_, B> {
     fn span(&self, index: u32) -> Span {
         self.0.span(self.1[index as usize])
     }

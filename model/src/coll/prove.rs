@@ -14,7 +14,7 @@ use std::ops::Range;
 
 pub use blocks::{allgather, allgatherv, alltoall, alltoallv, gather, gatherv, scatter, scatterv};
 pub(crate) use blocks::{any_allgather, any_gather};
-use blocks::{any_alltoall, any_scatter, elements, expect_blocks, of_input};
+use blocks::{any_allgatherv, any_alltoall, any_scatter, elements, expect_blocks, of_input};
 
 use super::blocks::{Blocks, Even, Packed, Placed};
 use super::forms::{

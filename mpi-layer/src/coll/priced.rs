@@ -181,7 +181,11 @@ impl Communicator {
 
     /// For blocks of different lengths, `total` bytes together and none of more than `longest`: all ranks know all of them.
     #[inline]
-    pub(super) fn allgatherv_form(&self, total: usize, longest: usize) -> Allgather {
+    pub(super) fn allgatherv_algorithm(
+        &self,
+        total: usize,
+        longest: usize,
+    ) -> Algorithm<Allgather> {
         let Chosen { basis, allgatherv, .. } = self.chosen();
         let times = longest.saturating_mul(self.inner.size as usize).checked_div(total);
         let spread = times.and_then(usize::checked_ilog2).unwrap_or(0);

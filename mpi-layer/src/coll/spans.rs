@@ -405,12 +405,23 @@ impl Communicator {
         total: usize,
     ) -> Result<(), MpiError> {
         let longest = (0..self.inner.size).map(|rank| blocks.len(rank)).max();
-        let how = self.allgatherv_form(total, longest.unwrap_or(0));
-        let _recorded =
-            on.recorded(self, "allgatherv", || Call::new("allgatherv", how.name(), own.len, 0));
-        on.follow(self, allgather::scratch(how, total), None, |engine| {
-            allgather::any(engine, self.place(), how, own, blocks)
-        })
+        let algorithm = self.allgatherv_algorithm(total, longest.unwrap_or(0));
+        let _recorded = on
+            .recorded(self, "allgatherv", || Call::new("allgatherv", algorithm.name(), own.len, 0));
+        let place = self.place();
+        match algorithm {
+            Algorithm::Form(how) => {
+                on.follow(self, allgather::scratch(how, total), None, |engine| {
+                    allgather::any(engine, place, how, own, blocks)
+                })
+            }
+            Algorithm::Layered(how) => {
+                let scratch = layers::allgatherv_scratch(how, place.size, blocks, total);
+                on.follow(self, scratch, None, |engine| {
+                    layers::allgatherv(engine, place, self.nodes(), how, own, blocks)
+                })
+            }
+        }
     }
 
     /// Blocks of `len` bytes.

@@ -1,9 +1,10 @@
 //! Collectives of ranks that take themselves to be on several nodes: in layers, where costs say so.
 
-use bowline_mpi::{Sum, World};
+use bowline_mpi::{Partition, Sum, World};
 
 use super::multiplying::{all_collectives, ordered_collectives};
-use super::start::ranks_on_nodes;
+use super::raw::blocks_of_any_layout;
+use super::start::{Lines, ranks_on_nodes};
 
 /// Nodes of one size, of several, in turn, and in no order.
 const NODES: [&[u32]; 5] =
@@ -83,6 +84,100 @@ fn every_root(world: &World) {
     let mut sum = [-1, -1];
     world.exscan(&[rank, 1], &mut sum, Sum).unwrap();
     assert_eq!(sum, if rank == 0 { [-1, -1] } else { [rank * (rank - 1) / 2, rank] });
+}
+
+/// Three ways to collect blocks of different lengths, which lie in reverse order with gaps if they are scattered. What the
+/// rank has recorded is complete when its world has ended.
+fn collected(world: &World, counts: &[usize], scattered: bool) -> Lines {
+    let lines = Lines::default();
+    world.record(Box::new(lines.clone()));
+    let rank = world.rank() as usize;
+    let (mut starts, mut len) = (vec![0; counts.len()], 0);
+    let mut order: Vec<_> = (0..counts.len()).collect();
+    if scattered {
+        order.reverse();
+    }
+    for rank in order {
+        len += usize::from(scattered);
+        starts[rank] = len;
+        len += counts[rank];
+    }
+    let partition = Partition { counts, displacements: &starts };
+    let own = vec![rank as u16 + 1; counts[rank]];
+    let mut wanted = vec![0; len];
+    for rank in 0..counts.len() {
+        wanted[starts[rank]..][..counts[rank]].fill(rank as u16 + 1);
+    }
+    let mut now = vec![0; len];
+    world.allgatherv(&own, &mut now, partition).unwrap();
+    let mut later = vec![0; len];
+    world.scope(|scope| scope.iallgatherv(world, &own, &mut later, partition)?.wait()).unwrap();
+    let mut again = world.allgatherv_init(own, vec![0; len], partition).unwrap();
+    again.start().unwrap();
+    again.wait().unwrap();
+    assert!(now == wanted && later == wanted && again.output().unwrap() == wanted);
+    lines
+}
+
+/// The algorithms of the collections that ranks of these nodes have recorded: three each.
+fn algorithms(
+    nodes: &[u32],
+    settings: &[(&str, &str)],
+    counts: &[usize],
+    scattered: bool,
+) -> Vec<String> {
+    let lines = ranks_on_nodes(false, nodes, settings, |world| collected(world, counts, scattered));
+    let text: String = lines.iter().map(Lines::text).collect();
+    let how = |line: &str| Some(line.split_once("\"how\":\"")?.1.split_once('"')?.0.to_owned());
+    let all = text.lines().filter(|line| line.contains("\"coll\":\"allgatherv\""));
+    let all: Vec<_> = all.filter_map(how).collect();
+    assert_eq!(all.len(), 3 * nodes.len(), "{text}");
+    all
+}
+
+/// By name and by costs, blocking, in the background and persistent, whatever is empty.
+#[test]
+fn blocks_of_different_lengths_are_collected_in_layers() {
+    let dear = "shm/tcp,pipelining=1000000";
+    let all: [&[usize]; 3] = [&[3, 0, 5, 400, 1, 0, 7], &[0, 0, 9000, 0, 0, 0, 0], &[0; 7]];
+    for (costs, asked) in [
+        (dear, "auto"),
+        ("shm/tcp", "nodes:linear:ring"),
+        ("shm/tcp", "nodes:binomial:bruck"),
+        ("shm/tcp", "nodes:binomial:direct"),
+        // Nodes have blocks of different lengths, for which that is not.
+        (dear, "nodes:linear:doubling"),
+    ] {
+        let settings = [("BOWLINE_COLL_COSTS", costs), ("BOWLINE_ALLGATHER", asked)];
+        for (counts, scattered) in all.into_iter().flat_map(|all| [(all, false), (all, true)]) {
+            let names = algorithms(&[0, 0, 0, 3, 3, 1, 1], &settings, counts, scattered);
+            let right = |name: &String| match asked {
+                "auto" | "nodes:linear:doubling" => {
+                    name.starts_with("nodes:") && !name.ends_with("doubling")
+                }
+                asked => name == asked,
+            };
+            assert!(names.iter().all(right), "{asked}: {names:?}");
+            // Nodes whose ranks do not follow each other have no layers for blocks.
+            let names = algorithms(&[0, 1, 0, 1, 0, 1, 0], &settings, counts, scattered);
+            assert!(names.iter().all(|name| !name.starts_with("nodes:")), "{names:?}");
+        }
+    }
+}
+
+/// Elements of any layout, in place and each way.
+#[test]
+fn blocks_of_any_layout_are_collected_in_layers() {
+    for (nodes, algorithm) in [
+        (&[0, 0, 0, 3, 3, 1, 1][..], "nodes:linear:ring"),
+        (&[4, 4, 4, 1, 1], "nodes:binomial:bruck"),
+        (&[0, 0, 1, 1], "nodes:binomial:direct"),
+    ] {
+        let settings = [("BOWLINE_COLL_COSTS", "shm/tcp"), ("BOWLINE_ALLGATHER", algorithm)];
+        for seed in 0..8 {
+            ranks_on_nodes(false, nodes, &settings, |world| blocks_of_any_layout(world, seed));
+        }
+    }
 }
 
 /// Contributions are added within nodes first: the order shows in the sum.

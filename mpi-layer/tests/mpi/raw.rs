@@ -336,6 +336,14 @@ fn between_all(world: &World, dice: &mut Dice) {
     all.check("alltoallv");
 }
 
+/// What goes between all ranks, as a seed has it.
+pub(crate) fn blocks_of_any_layout(world: &World, seed: u64) {
+    let mut dice = Dice(seed);
+    for _ in 0..4 {
+        between_all(world, &mut dice);
+    }
+}
+
 fn combined(world: &World, dice: &mut Dice) {
     let (me, size) = (world.rank() as usize, world.size() as usize);
     let (root, len, in_place) = (dice.below(size), dice.length(), dice.chance());

@@ -48,6 +48,10 @@ pub(super) struct Report {
 const ROOT_ALONE: &str = "blocks of different lengths always go straight between the root and each rank: their lengths are \
                           known to the root alone, so the others could choose nothing by them without a message more";
 
+/// Why all-to-alls with a length for each pair of ranks have so little choice.
+const PAIRS_ALONE: &str = "a rank knows the lengths of its own blocks only, so no length decides, and no algorithm is in layers: for \
+                           that ranks would have to exchange lengths first";
+
 /// An operation, as choices know it.
 #[derive(Debug, Serialize)]
 struct Operation {
@@ -160,7 +164,7 @@ fn algorithms(
         Collective::Scatter => (named(prices.scatters(bytes), of_form), shape.tree(bytes).name()),
         Collective::Allgatherv => {
             let all = prices.allgathervs((total as f64, bytes as f64));
-            (forms(all), shape.allgatherv(total).name())
+            (named(all, of_form), shape.allgatherv(total).name())
         }
         Collective::Alltoallv => {
             (forms(prices.alltoallvs()), Alltoall::Staged(shape.alltoallv()).name())
@@ -276,7 +280,7 @@ pub(super) fn report(
     };
     let sizes = if collective == Collective::Barrier { &[0][..] } else { sizes };
     Ok(Report {
-        collective: key.replace('_', "-"),
+        collective: collective.name(),
         operation: collective.reduces().then(|| Operation {
             class: operands.class().name(),
             commutative: operands.commutative(),
@@ -290,7 +294,11 @@ pub(super) fn report(
         assumed,
         chosen_by,
         sizes: sizes.iter().map(of_size).collect(),
-        note: matches!(collective, Collective::Gather | Collective::Scatter).then_some(ROOT_ALONE),
+        note: match collective {
+            Collective::Gather | Collective::Scatter => Some(ROOT_ALONE),
+            Collective::Alltoallv => Some(PAIRS_ALONE),
+            _ => None,
+        },
     })
 }
 

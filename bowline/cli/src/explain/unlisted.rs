@@ -58,7 +58,7 @@ pub(super) fn find(name: &str, call: Call<'_>) -> Option<Unlisted> {
             call.form(name, true, suits, |how| allgather(ranks, how, bytes))
         }
         Collective::Allgatherv => {
-            let suits = |how: Allgather, _, nodes: bool| !nodes && how.takes_any_blocks();
+            let suits = |how: Allgather, _, _| how.takes_any_blocks();
             let lengths = (total as f64, bytes as f64);
             call.form(name, true, suits, |how| allgatherv(ranks, how, lengths))
         }

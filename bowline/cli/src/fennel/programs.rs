@@ -176,7 +176,7 @@ fn total(ranks: u32, len: usize) -> Result<usize> {
 }
 
 /// The nodes that an algorithm in layers goes by: none where there are no layers.
-fn nodes(prices: &Prices) -> Nodes {
+pub(super) fn nodes(prices: &Prices) -> Nodes {
     let layers = prices.layers_for(false);
     let ranks = layers.map_or(0, |_| prices.crew.ranks);
     let each = layers.map_or(1, |layers| layers.most);

@@ -4,11 +4,11 @@ use anyhow::{Context, Result, ensure};
 use bowline_model::coll::blocks::Blocks;
 use bowline_model::coll::forms::{Alltoall, Form, Tree};
 use bowline_model::coll::plan::{Space, Span};
-use bowline_model::coll::price::{Priced, Prices};
-use bowline_model::coll::{allgather, alltoall, gather, scatter};
+use bowline_model::coll::price::{Algorithm, Priced, Prices};
+use bowline_model::coll::{allgather, alltoall, gather, layers, scatter};
 
 use super::super::numbers;
-use super::programs::{Job, Ranks, pick, stated};
+use super::programs::{Job, Ranks, nodes, pick, pick_algorithm, stated};
 
 /// Which one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,11 +139,17 @@ pub(super) fn job(
         Kind::Allgatherv => {
             let each = (0..ranks).map(|rank| lengths.block(rank, Space::Output).len);
             let (longest, total) = (each.clone().max().unwrap_or(0), each.sum::<usize>());
-            let how = pick(prices.allgathervs((total as f64, longest as f64)), wanted)?;
+            let how = pick_algorithm(prices.allgathervs((total as f64, longest as f64)), wanted)?;
+            let nodes = nodes(prices);
             let job = stated(ranks, move |plan, place| {
                 let blocks = At(|rank| lengths.block(rank, Space::Output));
                 let own = Span::input(blocks.len(place.rank));
-                allgather::any(plan, place, how, own, &blocks)
+                match how {
+                    Algorithm::Form(how) => allgather::any(plan, place, how, own, &blocks),
+                    Algorithm::Layered(how) => {
+                        layers::allgatherv(plan, place, &nodes, how, own, &blocks)
+                    }
+                }
             });
             (job, how.name())
         }

@@ -42,6 +42,7 @@ fn names_that_are_shown_are_those_of_settings() {
         ("gather", "BOWLINE_GATHER", "binomial"),
         ("scatter", "BOWLINE_SCATTER", "binomial"),
         ("scan", "BOWLINE_SCAN", "doubling"),
+        ("allgatherv", "BOWLINE_ALLGATHER", "ring"),
     ] {
         let arguments = [collective, "-n", "48", "--size", "8", "--nodes", "6"];
         let (all, _) = algorithms(&shown(&arguments, None));
@@ -92,6 +93,23 @@ fn names_that_costs_do_not_list_are_taken_where_a_call_allows_them() {
         let found = shown("bcast -n 48 --nodes 6", "BOWLINE_BCAST", name);
         assert_eq!(algorithms(&found).1, name, "{found}");
     }
+    for name in ["nodes:linear:ring", "nodes:binomial:ring", "nodes:binomial:direct"] {
+        let found = shown("allgatherv -n 48 --nodes 6", "BOWLINE_ALLGATHER", name);
+        assert_eq!(
+            (algorithms(&found).1.as_str(), &found["collective"]),
+            (name, &"allgatherv".into())
+        );
+    }
+    // Nodes have blocks of different lengths together, and a rank knows its own blocks only.
+    for (line, setting, name) in [
+        ("allgatherv -n 48 --nodes 6", "BOWLINE_ALLGATHER", "nodes:linear:doubling"),
+        ("alltoallv -n 48 --nodes 6", "BOWLINE_ALLTOALL", "nodes:linear:direct"),
+    ] {
+        let found = shown(line, setting, name);
+        assert!(algorithms(&found).1 != name && time(&found, name).is_none(), "{line}: {found}");
+    }
+    let found = shown("alltoallv -n 48 --nodes 6", "BOWLINE_ALLTOALL", "auto");
+    assert!(found["note"].as_str().unwrap().contains("exchange lengths first"), "{found}");
     let found = shown("bcast -n 48 --nodes 6", "BOWLINE_BCAST", "nodes:linear:two-trees:8");
     assert_eq!(time(&found, "nodes:linear:two-trees:8"), Some(None));
     // Ranks of one node have no layers, and what keeps no order is not taken where order counts.

@@ -147,6 +147,13 @@ fn blocks_may_have_different_lengths() {
     assert!(near(scattered, 3.0 * 100.0 + 60.0 + 500.0), "{scattered}");
     let even = time(&format!("allgatherv -n 6 --sizes 64 --algorithm ring {network}"));
     assert!(near(even, time(&format!("allgather -n 6 --size 64 --algorithm ring {network}"))));
+    // Of even blocks both are the same messages, in layers too.
+    let layered = "-n 12 --per-node 4 --algorithm nodes:binomial:ring";
+    let uneven = time(&format!("allgatherv {layered} --sizes 64 {network}"));
+    assert!(near(uneven, time(&format!("allgather {layered} --size 64 {network}"))), "{uneven}");
+    // Between nodes there is one message of each to the next one in each of two rounds, within them three up and three down.
+    let report = run(&format!("allgatherv {layered} --sizes 0,8,1k"));
+    assert_eq!(report["messages"], 3 * 2 + 3 * 6, "{report}");
     // Rank 0 has 0 bytes for itself and 7 for rank 1, which has 7 for it and 0 for itself.
     let report = run(&format!("alltoallv -n 2 --sizes 0,7 {network}"));
     assert_eq!(report["bytes"], 14, "{report}");

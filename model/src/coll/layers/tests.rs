@@ -1,7 +1,8 @@
 //! Every algorithm in layers is proven on nodes of many shapes: those with names here, in all variants on up to 40 ranks;
-//! what prices offer in [`offered`].
+//! what prices offer in [`offered`]. Blocks of different lengths are in [`uneven`].
 
 mod offered;
+mod uneven;
 
 use super::super::forms::{
     Allgather, Allreduce, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree,

@@ -255,9 +255,20 @@ impl Prices {
         Self::all(self.crew.scatters(self.anywhere(), block), self.trees(block, scatter))
     }
 
-    /// As [`Crew::allgathervs`].
-    pub fn allgathervs(&self, lengths: (f64, f64)) -> Vec<Priced<Allgather>> {
-        self.crew.allgathervs(self.anywhere(), lengths)
+    /// All algorithms of allgathers of blocks of different lengths, as [`Crew::allgathervs`]. In layers the blocks of no
+    /// node are longer together than if it had as many of the longest as it has ranks.
+    pub fn allgathervs(&self, (total, longest): (f64, f64)) -> Algorithms<Allgather> {
+        let layered = self.layers_for(true).map(|layers| {
+            let of_node = total.min(longest * f64::from(layers.most));
+            let within = self.within(layers.most, &self.costs.near, |tree, ranks| {
+                let (others, block) = (f64::from(ranks - 1), of_node / f64::from(ranks));
+                let gather = Load::fan_in(others, block);
+                gather.then(bcast(ranks, bcast_within(tree), total as usize))
+            });
+            let among = Self::leaders(layers).allgathervs(&self.costs.far, (total, of_node));
+            Self::each(within, among)
+        });
+        Self::all(self.crew.allgathervs(self.anywhere(), (total, longest)), layered)
     }
 
     /// As [`Crew::alltoallvs`].
@@ -338,6 +349,8 @@ mod tests {
             assert!(matches!(layered.allreduces(bytes, false)[0].form, Algorithm::Layered(_)));
             assert!(matches!(layered.reduces(bytes, true)[0].form, Algorithm::Layered(_)));
             assert!(matches!(layered.allgathers(bytes)[0].form, Algorithm::Layered(_)));
+            let even = (64.0 * bytes as f64, bytes as f64);
+            assert!(matches!(layered.allgathervs(even)[0].form, Algorithm::Layered(_)));
             assert!(matches!(layered.reduce_scatters(bytes, true)[0].form, Algorithm::Layered(_)));
             let scans = layered.scans(bytes, false, OpClass::Vector);
             assert!(matches!(scans[0].form, Algorithm::Layered(_)));
@@ -353,6 +366,33 @@ mod tests {
         for layers in [None, on(64, 1)] {
             let all = prices(layers).allreduces(8, true);
             assert!(all.iter().all(|one| matches!(one.form, Algorithm::Form(_))));
+        }
+    }
+
+    /// Of blocks of one length both calls have the same price in layers, whatever their lengths could be.
+    #[test]
+    fn uneven_blocks_in_layers_cost_what_even_ones_do() {
+        let layered = prices(Some(Layers { nodes: 8, most: 8, consecutive: true }));
+        for bytes in [8_usize, 1000, 100_000] {
+            let even = layered.allgathers(bytes);
+            let uneven = layered.allgathervs((64.0 * bytes as f64, bytes as f64));
+            let mut compared = 0;
+            for one in &uneven {
+                let Algorithm::Layered(_) = one.form else { continue };
+                let same = even.iter().find(|other| other.form == one.form);
+                let same = same.expect("allgathers have the same forms in layers");
+                assert!((one.time / same.time - 1.0).abs() < 0.05, "{bytes}: {one:?} and {same:?}");
+                compared += 1;
+            }
+            assert_eq!(compared, 3);
+            // One rank has nearly all: a node has no more than that.
+            let total = 64.0 * bytes as f64;
+            let least = |all: Algorithms<Allgather>| {
+                let layered =
+                    all.into_iter().filter(|one| matches!(one.form, Algorithm::Layered(_)));
+                layered.map(|one| one.time).fold(f64::INFINITY, f64::min)
+            };
+            assert!(least(layered.allgathervs((total, total))) > 0.99 * least(uneven));
         }
     }
 
@@ -411,5 +451,7 @@ mod tests {
         assert!(layered(&scattered.allreduces(8, true)));
         assert!(!layered(&scattered.allreduces(8, false)));
         assert!(scattered.allgathers(8).iter().all(|one| matches!(one.form, Algorithm::Form(_))));
+        let uneven = scattered.allgathervs((512.0, 64.0));
+        assert!(uneven.iter().all(|one| matches!(one.form, Algorithm::Form(_))));
     }
 }

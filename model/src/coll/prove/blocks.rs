@@ -232,17 +232,49 @@ pub(crate) fn any_allgather(
     scratch: usize,
     algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place, Span) -> Result<(), Infallible>,
 ) -> Result<PlanProof, PlanFlaw> {
-    let steps = record(size, |plan, place| {
-        algorithm(plan, place, own_block(place.rank, blocks, in_place, Space::Input))
-    })?;
-    let elements = elements(size, blocks);
-    let outcome = follow(steps, |rank, _| {
-        let own = (blocks.span(rank), elements[rank as usize]);
-        spaces_with_own(own, in_place, total, scratch)
-    })?;
+    let all = follow_allgather(size, in_place, total, |_| blocks, |_| scratch, algorithm)?;
+    let (outcome, elements) = all;
     expect_blocks(&outcome, 0, blocks, &elements)?;
     expect_agreement(&outcome)?;
     Ok(proof(outcome))
+}
+
+/// The same of blocks that each rank has elsewhere, as `blocks` says of it.
+pub(super) fn any_allgatherv<B: Blocks>(
+    size: u32,
+    in_place: bool,
+    total: usize,
+    blocks: impl Fn(u32) -> B,
+    scratch: impl Fn(u32) -> usize,
+    algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place, Span) -> Result<(), Infallible>,
+) -> Result<PlanProof, PlanFlaw> {
+    let all = follow_allgather(size, in_place, total, &blocks, scratch, algorithm)?;
+    let (outcome, elements) = all;
+    for rank in 0..size {
+        expect_blocks(&outcome, rank, &blocks(rank), &elements)?;
+    }
+    Ok(proof(outcome))
+}
+
+/// Follows an allgather. Its end, and the first element of each block.
+fn follow_allgather<B: Blocks>(
+    size: u32,
+    in_place: bool,
+    total: usize,
+    blocks: impl Fn(u32) -> B,
+    scratch: impl Fn(u32) -> usize,
+    algorithm: impl Fn(&mut PlanRecorder<Infallible>, Place, Span) -> Result<(), Infallible>,
+) -> Result<(CollectiveOutcome, Vec<u64>), PlanFlaw> {
+    let steps = record(size, |plan, place| {
+        let own = own_block(place.rank, &blocks(place.rank), in_place, Space::Input);
+        algorithm(plan, place, own)
+    })?;
+    let elements = elements(size, &blocks(0));
+    let outcome = follow(steps, |rank, _| {
+        let own = (blocks(rank).span(rank), elements[rank as usize]);
+        spaces_with_own(own, in_place, total, scratch(rank))
+    })?;
+    Ok((outcome, elements))
 }
 
 /// The element at a place of a rank's input.

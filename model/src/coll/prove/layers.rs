@@ -108,6 +108,25 @@ pub fn allgather(
     })
 }
 
+/// Allgathers of blocks that each rank has placed in `total` bytes, as `blocks` says of it.
+///
+/// # Errors
+/// The first [`PlanFlaw`].
+pub fn allgatherv<'a>(
+    nodes: &Nodes,
+    how: Layered<Allgather>,
+    blocks: impl Fn(u32) -> Placed<'a>,
+    total: usize,
+    in_place: bool,
+) -> Result<PlanProof, PlanFlaw> {
+    let counts = blocks(0).counts;
+    let (size, len) = (counts.len() as u32, counts.iter().sum::<usize>() * blocks(0).width);
+    let scratch = |rank| layers::allgatherv_scratch(how, size, &blocks(rank), len);
+    any_allgatherv(size, in_place, total, &blocks, scratch, |plan, place, own| {
+        layers::allgatherv(plan, place, nodes, how, own, &blocks(place.rank))
+    })
+}
+
 /// Reductions whose result is scattered, with blocks that `offsets` has, in the order of ranks where the algorithm among
 /// nodes keeps it.
 ///

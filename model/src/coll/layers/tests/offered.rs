@@ -1,6 +1,7 @@
 //! What prices offer among nodes under some costs is proven: all of it for each number of nodes up to 33, and one form of it
 //! at every number of ranks up to 512. All of it at every one of these is in a test that is ignored by default.
 
+use super::uneven::{Straight, Uneven, some_empty};
 use super::{WITHIN, holds, roots, shapes};
 use crate::coll::forms::{Allgather, Barrier, Bcast, Reduce, ReduceScatter, Scan, Tree};
 use crate::coll::layers::Layered;
@@ -154,10 +155,12 @@ fn prove_blocks(shape: &[u32], nodes: &Nodes, offered: &Offered) {
         return;
     }
     let offsets: Vec<_> = (0..=size as usize).map(|rank| 2 * rank).collect();
+    let uneven = Uneven::new(size, some_empty);
     for within in WITHIN {
         for &among in &offered.allgathers {
             let how = Layered { within, among };
             holds(prove::allgather(nodes, size, how, 3, false), shape, &how);
+            holds(uneven.prove(nodes, how, Straight::Some, false), shape, &("uneven", how));
         }
         for &among in &offered.reduce_scatters {
             let how = Layered { within, among };
@@ -266,10 +269,15 @@ fn prove_exchanges(size: u32) {
     let nodes = Nodes::new(shape.iter().copied());
     let offered = Offered::of(nodes.count());
     let offsets: Vec<_> = (0..=size as usize).map(|rank| 2 * rank).collect();
+    let uneven = Uneven::new(size, some_empty);
     for within in WITHIN {
         for &among in &offered.allgathers {
             let how = Layered { within, among };
             holds(prove::allgather(&nodes, size, how, 3, false), &shape, &how);
+            // Elsewhere than in one piece, each rank would have as many pieces as there are ranks.
+            if size <= 4095 {
+                holds(uneven.prove(&nodes, how, Straight::All, false), &shape, &("uneven", how));
+            }
         }
         for &among in &offered.reduce_scatters {
             let how = Layered { within, among };
@@ -384,6 +392,11 @@ fn many_ranks() {
             let among = allgathers.take(&offered.allgathers);
             let proof = prove::allgather(&nodes, size, Layered { within, among }, 2, false);
             right(proof, &what(&format!("{among:?}")));
+            let uneven = Uneven::new(size, some_empty);
+            let of = [Straight::All, Straight::None, Straight::Some][number % 3];
+            let how = Layered { within, among };
+            let proof = uneven.prove(&nodes, how, of, number.is_multiple_of(2));
+            right(proof, &what(&format!("{among:?} of uneven blocks")));
             let among = scattered.take(&offered.reduce_scatters);
             let offsets: Vec<_> = (0..=number).map(|rank| 2 * rank).collect();
             let proof = prove::reduce_scatter(&nodes, Layered { within, among }, &offsets);

@@ -11,7 +11,11 @@ pub(crate) enum Collective {
     Reduce,
     Allreduce,
     Gather,
+    /// Blocks may have different lengths, which the root alone knows; priced for blocks of one length.
+    Gatherv,
     Scatter,
+    /// As gatherv.
+    Scatterv,
     Allgather,
     /// Blocks may have different lengths; priced for blocks of one length.
     Allgatherv,
@@ -59,7 +63,12 @@ impl Collective {
         value.get_name().to_owned()
     }
 
-    /// The collective whose algorithms settings and tables name for this one.
+    /// Whether it has one algorithm, which neither settings nor tables name.
+    pub(crate) const fn has_no_choice(self) -> bool {
+        matches!(self, Self::Gatherv | Self::Scatterv)
+    }
+
+    /// The collective whose algorithms settings and tables name for this one, if they name any.
     pub(crate) const fn setting(self) -> &'static str {
         match self {
             Self::Barrier => "barrier",
@@ -67,7 +76,9 @@ impl Collective {
             Self::Reduce => "reduce",
             Self::Allreduce => "allreduce",
             Self::Gather => "gather",
+            Self::Gatherv => "gatherv",
             Self::Scatter => "scatter",
+            Self::Scatterv => "scatterv",
             Self::Allgather | Self::Allgatherv => "allgather",
             Self::Alltoall | Self::Alltoallv => "alltoall",
             Self::ReduceScatter => "reduce_scatter",
@@ -75,9 +86,9 @@ impl Collective {
         }
     }
 
-    /// Whether tables have cells of it; the others take the algorithms of one that has.
+    /// Whether tables have cells of it; the others take the algorithms of one that has, or have one algorithm.
     pub(crate) const fn has_cells(self) -> bool {
-        !matches!(self, Self::Allgatherv | Self::Alltoallv | Self::Exscan)
+        !self.has_no_choice() && !matches!(self, Self::Allgatherv | Self::Alltoallv | Self::Exscan)
     }
 
     /// The length by which prices and tables know a call with vectors, or blocks where each rank has one, of `bytes`.
@@ -92,9 +103,8 @@ impl Collective {
     /// What it is through shared memory, if anything goes there.
     pub(crate) const fn staged(self) -> Option<Staged> {
         Some(match self {
-            Self::Scatter | Self::Allgatherv | Self::Alltoallv | Self::Scan | Self::Exscan => {
-                return None;
-            }
+            Self::Scatter | Self::Scan | Self::Exscan => return None,
+            Self::Gatherv | Self::Scatterv | Self::Allgatherv | Self::Alltoallv => return None,
             Self::Barrier => Staged::Barrier,
             Self::Bcast => Staged::Bcast,
             Self::Reduce => Staged::Reduce,

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use bowline::model_file::CostSource;
 use bowline_base::config::{Config, show_bytes};
 use bowline_model::coll::choice::ChoiceInput;
-use bowline_model::coll::forms::{Alltoall, Form};
+use bowline_model::coll::forms::{Alltoall, Form, Tree};
 use bowline_model::coll::price::{
     Algorithm, AllreduceForm, Combining, Costs, Crew, JobCosts, Layers, Priced, Prices,
     ReductionOperands,
@@ -35,14 +35,19 @@ pub(super) struct Report {
     source: &'static str,
     /// The parameters of them that are neither given nor fitted.
     assumed: Vec<Assumed>,
-    /// By what a job chooses: a setting that names the algorithm, costs, or the table of limits. A table that was tuned
-    /// goes before the last two.
+    /// By what a job chooses: a setting that names the algorithm, costs, or the table of limits; nothing where there is one
+    /// algorithm. A table that was tuned goes before costs and limits.
     chosen_by: &'static str,
     sizes: Vec<OfSize>,
     /// What else is to be known of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<&'static str>,
 }
+
+/// Why gathers and scatters with a length for each rank have one algorithm.
+const ONE_ALGORITHM: &str = "there is one algorithm: blocks go straight between the root and each rank. In a tree a rank would pass on \
+                             blocks whose lengths the root alone knows, and the steps of a collective state the lengths of all \
+                             messages when it begins";
 
 /// Why calls with a length for each rank have no choice.
 const ROOT_ALONE: &str = "blocks of different lengths always go straight between the root and each rank: their lengths are \
@@ -162,6 +167,8 @@ fn algorithms(
         }
         Collective::Gather => (named(prices.gathers(bytes), of_form), shape.tree(bytes).name()),
         Collective::Scatter => (named(prices.scatters(bytes), of_form), shape.tree(bytes).name()),
+        Collective::Gatherv => (forms(vec![prices.gathervs(bytes)]), Tree::Linear.name()),
+        Collective::Scatterv => (forms(vec![prices.scattervs(bytes)]), Tree::Linear.name()),
         Collective::Allgatherv => {
             let all = prices.allgathervs((total as f64, bytes as f64));
             (named(all, of_form), shape.allgatherv(total).name())
@@ -212,6 +219,7 @@ pub(super) fn report(
     let asked = asked.map_or_else(|| "auto".to_owned(), |(_, algorithm)| algorithm);
     let by_costs = known.is_some();
     let chosen_by = match (asked == "auto", by_costs) {
+        _ if collective.has_no_choice() => "nothing",
         (false, _) => "setting",
         (true, true) => "costs",
         (true, false) => "table",
@@ -296,6 +304,7 @@ pub(super) fn report(
         sizes: sizes.iter().map(of_size).collect(),
         note: match collective {
             Collective::Gather | Collective::Scatter => Some(ROOT_ALONE),
+            Collective::Gatherv | Collective::Scatterv => Some(ONE_ALGORITHM),
             Collective::Alltoallv => Some(PAIRS_ALONE),
             _ => None,
         },
@@ -331,6 +340,7 @@ impl Report {
             out,
             "{}",
             match *chosen_by {
+                "nothing" => "jobs have nothing to choose",
                 "setting" => "a setting names the algorithm",
                 "costs" => "jobs choose by these costs",
                 _ =>

@@ -50,6 +50,8 @@ pub(super) fn find(name: &str, call: Call<'_>) -> Option<Unlisted> {
         Collective::Allreduce => call.allreduce(name, vector),
         Collective::Gather => call.form(name, false, any, |how| gather(ranks, how, bytes)),
         Collective::Scatter => call.form(name, false, any, |how| scatter(ranks, how, bytes)),
+        // No name asks for anything.
+        Collective::Gatherv | Collective::Scatterv => None,
         Collective::Allgather => {
             let suits = |how: Allgather, ranks: u32, nodes| match nodes {
                 true => how.takes_any_blocks(),

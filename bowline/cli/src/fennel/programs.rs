@@ -277,8 +277,8 @@ impl Collective {
                 });
                 Ok((job?, how.name()))
             }
-            Kind::Allgatherv | Kind::Alltoallv => {
-                bail!("blocks of one length are simulated here: {}", kind.setting())
+            Kind::Allgatherv | Kind::Alltoallv | Kind::Gatherv | Kind::Scatterv => {
+                bail!("{}: blocks of one length are simulated here", kind.name())
             }
             Kind::Allgather => {
                 total(ranks, size)?;

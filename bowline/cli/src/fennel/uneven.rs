@@ -2,9 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use bowline_model::coll::blocks::Blocks;
-use bowline_model::coll::forms::{Alltoall, Form, Tree};
+use bowline_model::coll::forms::{Alltoall, Form};
 use bowline_model::coll::plan::{Space, Span};
-use bowline_model::coll::price::{Algorithm, Priced, Prices};
+use bowline_model::coll::price::{Algorithm, Prices};
 use bowline_model::coll::{allgather, alltoall, gather, layers, scatter};
 
 use super::super::numbers;
@@ -123,6 +123,12 @@ impl Lengths for Repeated {
     }
 }
 
+/// Bytes of the block of a rank, in the mean.
+fn mean(lengths: &impl Lengths, ranks: u32) -> usize {
+    let all: usize = (0..ranks).map(|rank| lengths.block(rank, Space::Output).len).sum();
+    all / ranks as usize
+}
+
 /// A collective of blocks of these lengths as a job, and the name of its algorithm.
 ///
 /// # Errors
@@ -134,7 +140,6 @@ pub(super) fn job(
     wanted: &str,
     prices: &Prices,
 ) -> Result<(Job, String)> {
-    let linear = vec![Priced { form: Tree::Linear, time: 0.0, waits: 0.0 }];
     let (job, name) = match kind {
         Kind::Allgatherv => {
             let each = (0..ranks).map(|rank| lengths.block(rank, Space::Output).len);
@@ -166,7 +171,7 @@ pub(super) fn job(
             (job, how.name())
         }
         Kind::Gatherv => {
-            let how = pick(linear, wanted)?;
+            let how = pick(vec![prices.gathervs(mean(&lengths, ranks))], wanted)?;
             let job = stated(ranks, move |plan, place| {
                 let blocks = At(|rank| lengths.block(rank, Space::Output));
                 let own = Span::input(blocks.len(place.rank));
@@ -175,7 +180,7 @@ pub(super) fn job(
             (job, how.name())
         }
         Kind::Scatterv => {
-            let how = pick(linear, wanted)?;
+            let how = pick(vec![prices.scattervs(mean(&lengths, ranks))], wanted)?;
             let job = stated(ranks, move |plan, place| {
                 let blocks = At(|rank| lengths.block(rank, Space::Input));
                 let own = Span::output(blocks.len(place.rank));

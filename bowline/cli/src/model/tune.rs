@@ -303,6 +303,11 @@ impl Tune {
         for &ranks in &ranks {
             for &collective in &self.collective {
                 ensure!(
+                    !collective.has_no_choice(),
+                    "--collective {}: it has one algorithm, so there is nothing to tune",
+                    collective.name()
+                );
+                ensure!(
                     collective.has_cells(),
                     "--collective: uneven blocks and exclusive scans take the algorithms of {}; tune that",
                     collective.setting()

@@ -220,7 +220,9 @@ fn every_collective_is_known_for_any_number_of_ranks() {
         "reduce",
         "allreduce",
         "gather",
+        "gatherv",
         "scatter",
+        "scatterv",
         "allgather",
         "allgatherv",
         "alltoall",
@@ -259,6 +261,33 @@ fn blocks_of_different_lengths_and_prefix_reductions_are_chosen_by_costs() {
     assert_eq!(of(&prefixes, ("BOWLINE_SCAN", "chain")).1, "chain");
     let two = ["scan", "-n", "2", "--size", "1k"];
     assert_eq!(of(&two, ("BOWLINE_SCAN", "auto")).1, "chain");
+}
+
+/// Only the root knows their lengths, so there is one algorithm, which no setting changes.
+#[test]
+fn gathers_and_scatters_of_blocks_of_different_lengths_have_one_algorithm() {
+    for (collective, of_even) in [("gatherv", "gather"), ("scatterv", "scatter")] {
+        let line = ["-n", "48", "--nodes", "6", "--size", "1k"];
+        let mut command =
+            command([&["explain", "--json", "--collective", collective], &line[..]].concat());
+        command.env("BOWLINE_COLL_COSTS", "shm/tcp").env("BOWLINE_GATHER", "binomial");
+        let found: Value = serde_json::from_str(&finish(command).success()).unwrap();
+        assert_eq!(algorithms(&found), (vec!["linear".to_owned()], "linear".to_owned()));
+        assert_eq!(
+            (&found["collective"], &found["chosen_by"]),
+            (&collective.into(), &"nothing".into())
+        );
+        assert!(found["note"].as_str().unwrap().contains("one algorithm"), "{found}");
+        // It is what blocks of one length take by the same algorithm.
+        let even = shown(&[&[of_even], &line[..]].concat(), Some("shm/tcp"));
+        let all = even["sizes"][0]["algorithms"].as_array().unwrap();
+        let linear = all.iter().find(|one| one["name"] == "linear").unwrap();
+        assert_eq!(linear["time_ns"], found["sizes"][0]["algorithms"][0]["time_ns"]);
+    }
+    let text = bowline(["explain", "--collective", "scatterv", "-n", "8"]).success();
+    assert!(text.contains("scatterv of 8 ranks") && text.contains("nothing to choose"), "{text}");
+    let refused = bowline("model tune --collective gatherv".split(' ')).failure(1);
+    assert!(refused.contains("nothing to tune"), "{refused}");
 }
 
 /// Of a slow operation a rank does as little as it can; elements are not cut.

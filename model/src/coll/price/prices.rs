@@ -255,6 +255,20 @@ impl Prices {
         Self::all(self.crew.scatters(self.anywhere(), block), self.trees(block, scatter))
     }
 
+    /// What gathers of blocks of different lengths go by, priced for blocks of one length. There is one algorithm: a rank
+    /// between the root and others would pass on blocks whose lengths the root alone knows, and a plan states the lengths
+    /// of all messages.
+    pub fn gathervs(&self, block: usize) -> Priced<Tree> {
+        let load = gather(self.crew.ranks, Tree::Linear, block);
+        Priced::new(Tree::Linear, &load, self.crew, self.anywhere())
+    }
+
+    /// The same of scatters.
+    pub fn scattervs(&self, block: usize) -> Priced<Tree> {
+        let load = scatter(self.crew.ranks, Tree::Linear, block);
+        Priced::new(Tree::Linear, &load, self.crew, self.anywhere())
+    }
+
     /// All algorithms of allgathers of blocks of different lengths, as [`Crew::allgathervs`]. In layers the blocks of no
     /// node are longer together than if it had as many of the longest as it has ranks.
     pub fn allgathervs(&self, (total, longest): (f64, f64)) -> Algorithms<Allgather> {

@@ -67,8 +67,10 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
         Collective::Bcast => named(crew.bcasts(costs, bytes), How::Bcast),
         Collective::Reduce => named(crew.reduces(costs, bytes, true), How::Reduce),
         Collective::Allreduce => allreduces(crew, costs, bytes),
-        Collective::Gather => named(crew.gathers(costs, bytes), How::Gather),
-        Collective::Scatter => named(crew.scatters(costs, bytes), How::Scatter),
+        Collective::Gather | Collective::Gatherv => named(crew.gathers(costs, bytes), How::Gather),
+        Collective::Scatter | Collective::Scatterv => {
+            named(crew.scatters(costs, bytes), How::Scatter)
+        }
         // Those that take the algorithms of another one have no cells of their own, and are refused before.
         Collective::Scan | Collective::Exscan => {
             named(crew.scans(costs, bytes, false, OpClass::Vector), How::Scan)

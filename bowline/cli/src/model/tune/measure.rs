@@ -139,11 +139,12 @@ impl Vectors {
             Collective::Barrier => (0, 0),
             Collective::Bcast | Collective::Reduce | Collective::Allreduce => (count, count),
             Collective::Scan | Collective::Exscan => (count, count),
-            Collective::Gather | Collective::Allgather | Collective::Allgatherv => {
-                (count, count * ranks)
-            }
+            Collective::Gather | Collective::Gatherv => (count, count * ranks),
+            Collective::Allgather | Collective::Allgatherv => (count, count * ranks),
             Collective::Alltoall | Collective::Alltoallv => (count * ranks, count * ranks),
-            Collective::Scatter | Collective::ReduceScatter => (count * ranks, count),
+            Collective::Scatter | Collective::Scatterv | Collective::ReduceScatter => {
+                (count * ranks, count)
+            }
         };
         let own = i64::from(world.rank()) + 1;
         let (input, output) = (vec![own; input], vec![0; output]);
@@ -166,8 +167,8 @@ impl Vectors {
                 }
                 Collective::Reduce => comm.reduce(input, output, Sum, *root)?,
                 Collective::Allreduce => comm.allreduce(input, output, Sum)?,
-                Collective::Gather => comm.gather(input, output, *root)?,
-                Collective::Scatter => comm.scatter(input, output, *root)?,
+                Collective::Gather | Collective::Gatherv => comm.gather(input, output, *root)?,
+                Collective::Scatter | Collective::Scatterv => comm.scatter(input, output, *root)?,
                 Collective::Scan | Collective::Exscan => comm.scan(input, output, Sum)?,
                 Collective::Allgather | Collective::Allgatherv => comm.allgather(input, output)?,
                 Collective::Alltoall | Collective::Alltoallv => comm.alltoall(input, output)?,
@@ -190,13 +191,16 @@ impl Vectors {
             Collective::Bcast => ends(&self.output, i64::from(self.root) + 1),
             Collective::Reduce => comm.rank() != self.root || ends(&self.output, sum),
             Collective::Allreduce | Collective::ReduceScatter => ends(&self.output, sum),
-            Collective::Scatter => ends(&self.output, i64::from(self.root) + 1),
+            Collective::Scatter | Collective::Scatterv => {
+                ends(&self.output, i64::from(self.root) + 1)
+            }
             Collective::Scan | Collective::Exscan => {
                 let own = i64::from(comm.rank()) + 1;
                 ends(&self.output, own * (own + 1) / 2)
             }
-            Collective::Gather if comm.rank() != self.root => true,
+            Collective::Gather | Collective::Gatherv if comm.rank() != self.root => true,
             Collective::Gather
+            | Collective::Gatherv
             | Collective::Allgather
             | Collective::Allgatherv
             | Collective::Alltoall

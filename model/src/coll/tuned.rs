@@ -280,6 +280,18 @@ mod tests {
         assert!(found("allreduce", 1000) && !found("allreduce", 1025));
         assert_eq!(of_eight.cell("allreduce", 8).unwrap().algorithm(), "a4,a2");
         assert!(all.of(8, 2).is_empty() && all.of(9, 1).is_empty());
+        // As many ranks on other nodes are other cells, in layers too.
+        let nodes =
+            table("bcast 8 1 0-64 chain\nbcast 8 2 0-64 nodes:linear:chain\nbcast 8 8 0-64 flat");
+        let nodes = nodes.unwrap();
+        let on = |nodes_of_job| {
+            let cells = nodes.of(8, nodes_of_job);
+            cells.cell("bcast", 64).map(Cell::algorithm)
+        };
+        assert_eq!(on(1).as_deref(), Some("chain"));
+        assert_eq!(on(2).as_deref(), Some("nodes:linear:chain"));
+        assert_eq!((on(4), on(8).as_deref()), (None, Some("flat")));
+        assert_eq!(Tuned::parse(nodes.to_string().as_bytes()), Ok(nodes));
         let job = all.clone().of_job(11);
         assert!(job.cells.len() == 4 && !job.to_string().contains("61 us"));
         assert_eq!(Tuned::parse(all.to_string().as_bytes()), Ok(all));

@@ -12,7 +12,6 @@ use super::mpich::{self, Composition};
 use super::{FixedCall, allgather, allreduce, barrier, bcast, reduce, reduce_scatter};
 use crate::coll::blocks::Even;
 use crate::coll::forms;
-use crate::coll::layers::{self, AmongNodes, Layered};
 use crate::coll::plan::{Place, Space, Span, Vectors};
 use crate::coll::price::{self, AllreduceForm, Costs, Crew, Load};
 use crate::coll::{self, multiply};
@@ -22,6 +21,8 @@ use crate::fennel::network::Linear;
 use crate::fennel::nodes::TwoLevelNetwork;
 use crate::fennel::priced::PricedNetwork;
 use crate::fennel::source::{Stated, Stopped, Walk, write_down};
+
+mod layered;
 
 /// Messages beyond which algorithms of a round for each rank are computed.
 const MESSAGES_MAX: u64 = 1 << 22;
@@ -218,48 +219,6 @@ impl Simulator {
 
     const fn on_nodes(&self) -> OnNodes {
         OnNodes { each: self.network.each }
-    }
-
-    /// The nodes, as layers want them.
-    fn nodes(&self, ranks: u32) -> coll::nodes::Nodes {
-        coll::nodes::Nodes::new((0..ranks).map(|rank| rank / self.network.each))
-    }
-
-    /// A barrier of this project's in layers.
-    pub fn our_layered_barrier(&self, ranks: u32, how: forms::Barrier) -> Ran {
-        let nodes = self.nodes(ranks);
-        self.time(ranks, |plan, place| layers::barrier(plan, place, &nodes, how))
-    }
-
-    /// A broadcast of this project's in layers.
-    pub fn our_layered_bcast(&self, call: FixedCall, how: Layered<forms::Bcast>) -> Ran {
-        let (nodes, data) = (self.nodes(call.ranks), Span::output(call.bytes));
-        self.time(call.ranks, |plan, place| layers::bcast(plan, place, &nodes, how, 0, data))
-    }
-
-    /// A reduction of this project's in layers.
-    pub fn our_layered_reduce(&self, call: FixedCall, how: Layered<forms::Reduce>) -> Ran {
-        let nodes = self.nodes(call.ranks);
-        self.time(call.ranks, |plan, place| {
-            layers::reduce(plan, place, &nodes, how, 0, vectors(call))
-        })
-    }
-
-    /// An allreduce of this project's in layers.
-    pub fn our_layered_allreduce(&self, call: FixedCall, how: &Layered<AllreduceForm>) -> Ran {
-        let nodes = self.nodes(call.ranks);
-        self.time(call.ranks, |plan, place| {
-            let stages;
-            let among = match &how.among {
-                AllreduceForm::Form(form) => AmongNodes::Form(*form),
-                AllreduceForm::Multiplying(schedule) => {
-                    stages = schedule.stages(nodes.node(place.rank));
-                    AmongNodes::Multiplying(&stages)
-                }
-            };
-            let how = Layered { within: how.within, among };
-            layers::allreduce(plan, place, &nodes, how, vectors(call))
-        })
     }
 
     /// A barrier of this project's.

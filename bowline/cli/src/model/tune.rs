@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use bowline_base::config::{Config, show_bytes};
-use bowline_model::coll::price::{Costs, JobCosts};
+use bowline_model::coll::price::{Crew, JobCosts, Layers, Prices};
 use bowline_model::coll::tuned::{Cell, Tuned};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget};
@@ -45,6 +45,8 @@ Examples:
                                              the six cheapest of each cell in the simulator
   bowline model tune --measure --ranks 4,8 --transport tcp --output table
                                              real jobs of 4 and of 8 ranks over tcp
+  bowline model tune --simulate --ranks 16,32 --nodes 4 --transport tcp --output table
+                                             4 and 8 ranks on each of 4 nodes
   BOWLINE_COLL_TABLE=table bowline run -n 8 ./simulation")]
 pub(super) struct Tune {
     /// The collectives.
@@ -67,8 +69,13 @@ pub(super) struct Tune {
     /// Costs are those of this transport, fitted or assumed, unless BOWLINE_COLL_COSTS gives some; jobs use it.
     #[arg(long, value_enum, default_value_t = Transport::Shm)]
     transport: Transport,
-    /// The cells are for ranks of which each is on a node of its own, instead of ranks on one node.
-    #[arg(long)]
+    /// The cells are for ranks on so many nodes, whose ranks follow each other, as many on each as on the others but the
+    /// last. Messages within nodes go over shared memory, those between nodes over tcp, and algorithms in layers are
+    /// candidates, too. Jobs of --measure are on this machine, as if it were so many.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    nodes: u32,
+    /// The cells are for ranks of which each is on a node of its own.
+    #[arg(long, conflicts_with = "nodes")]
     spread: bool,
     /// Run the cheapest algorithms in the simulator, with --transport tcp.
     #[arg(long, conflicts_with = "measure")]
@@ -114,10 +121,18 @@ impl Transport {
 struct Call {
     collective: Collective,
     ranks: u32,
+    nodes: u32,
     bytes: usize,
     /// Lengths of the table's cell.
     from: usize,
     upto: usize,
+}
+
+impl Call {
+    /// Ranks of each node but the last.
+    const fn each(&self) -> u32 {
+        self.ranks.div_ceil(self.nodes)
+    }
 }
 
 /// An algorithm that was tried.
@@ -167,6 +182,12 @@ const WORTH: f64 = 0.02;
 /// less now and then where ranks share processors, but of 15 repetitions it wins 12 in one case of fifty.
 const OFTEN: f64 = 0.75;
 
+/// Nodes that are simulated at most: of more, those that send messages to each other would take too long.
+const MOST_NODES: u32 = 2048;
+
+/// Nodes that this machine is taken for at most.
+const MOST_HERE: u32 = 16;
+
 /// Bytes that a job of a measurement may have in all its vectors.
 const MOST_BYTES: usize = 1 << 30;
 
@@ -195,7 +216,7 @@ impl Tune {
         let mut measured = measured.into_iter();
         let bar = bar(calls.len());
         for call in &calls {
-            let priced = candidates::of(call, self.transport, &costs, self.share(call.ranks));
+            let priced = candidates::of(call, self.transport, &self.prices(call, &costs));
             let candidates = priced.len();
             let tried = if self.measure {
                 measured.next().context("a job has measured fewer cells than it was asked for")?
@@ -226,6 +247,9 @@ impl Tune {
         let best = best.min_by(|one, other| one.time().total_cmp(&other.time()));
         let best = best.filter(|best| best.time() < (1.0 - WORTH) * auto.time()).unwrap_or(auto);
         let by = match (self.measure, self.simulate) {
+            (true, _) if call.nodes > 1 => {
+                format!("measured over {}, nodes of one machine", self.transport.name())
+            }
             (true, _) => format!("measured over {}", self.transport.name()),
             (false, true) => format!("simulated, {}", self.transport.name()),
             (false, false) => format!("costs, {}", self.transport.name()),
@@ -233,7 +257,7 @@ impl Tune {
         Ok(Found {
             collective: call.collective.setting(),
             ranks: call.ranks,
-            nodes: if self.spread { call.ranks } else { 1 },
+            nodes: call.nodes,
             bytes: call.bytes,
             lengths: (call.from, call.upto),
             algorithm: best.algorithm.clone(),
@@ -250,7 +274,7 @@ impl Tune {
         &self,
         call: &Call,
         priced: Vec<candidates::Candidate>,
-        costs: &Costs,
+        costs: &JobCosts,
     ) -> Result<Vec<Tried>> {
         let auto = priced.iter().find(|one| one.chosen).context("a job chooses nothing")?.clone();
         let best = priced.into_iter().take(self.best as usize);
@@ -269,21 +293,51 @@ impl Tune {
             !(shm && self.simulate),
             "the simulator knows messages, and not memory that ranks share: --measure, or --transport tcp"
         );
-        ensure!(!(shm && self.spread), "ranks of different nodes share no memory: --transport tcp");
+        ensure!(
+            !(shm && self.has_nodes()),
+            "ranks of different nodes share no memory: --transport tcp"
+        );
+        ensure!(
+            !self.simulate || self.nodes <= MOST_NODES,
+            "--simulate: there are {MOST_NODES} nodes at most"
+        );
         let mut config = bowline::config_from_env()?;
-        config.set(bowline::stack::TRANSPORTS, format!("self,{}", self.transport.name()))?;
+        let transports = match self.nodes {
+            1 => format!("self,{}", self.transport.name()),
+            _ => format!("self,shm,{}", self.transport.name()),
+        };
+        config.set(bowline::stack::TRANSPORTS, transports)?;
         // What a job chooses by itself is what it chooses without a table.
         config.set(bowline::coll_table::COLL_TABLE, String::new())?;
         bowline::stack::check(&config)?;
         Ok(config)
     }
 
-    /// What messages cost: what the settings say, or what was fitted of the transport, or is assumed of it.
-    fn costs(&self, config: &Config) -> Result<Costs> {
-        let known = bowline::model_file::coll_costs(self.spread, config)?;
+    const fn has_nodes(&self) -> bool {
+        self.spread || self.nodes > 1
+    }
+
+    /// What messages cost: what the settings say, or what was fitted of the transports, or is assumed of them. Where all
+    /// ranks are on one node, messages go by the transport.
+    fn costs(&self, config: &Config) -> Result<JobCosts> {
+        let known = bowline::model_file::coll_costs(self.has_nodes(), config)?;
         let (text, _) = known.context("no transport of BOWLINE_TRANSPORTS carries messages")?;
         let costs: JobCosts = text.parse().context(bowline::mpi::COLL_COSTS.name())?;
-        Ok(if self.transport == Transport::Shm { costs.near } else { costs.far })
+        Ok(match (self.nodes, self.transport) {
+            (1, Transport::Shm) => JobCosts { far: costs.near, ..costs },
+            (1, Transport::Tcp) => JobCosts { near: costs.far, ..costs },
+            _ => costs,
+        })
+    }
+
+    /// What prices of a call are made of.
+    fn prices(&self, call: &Call, costs: &JobCosts) -> Prices {
+        let layers = Layers { nodes: call.nodes, most: call.each(), consecutive: true };
+        Prices {
+            crew: Crew { ranks: call.ranks, share: self.share(call.ranks) },
+            costs: *costs,
+            layers: (call.nodes > 1).then_some(layers),
+        }
     }
 
     /// Ranks for each processor: of this machine, but for networks that are not measured.
@@ -301,6 +355,18 @@ impl Tune {
         sizes.dedup();
         let mut calls = Vec::new();
         for &ranks in &ranks {
+            let nodes = if self.spread { ranks } else { self.nodes };
+            ensure!(nodes <= ranks, "--nodes {nodes}: there are {ranks} ranks");
+            let each = ranks.div_ceil(nodes);
+            ensure!(
+                ranks.div_ceil(each) == nodes,
+                "--nodes {nodes}: {ranks} ranks, {each} on a node, are on {} nodes",
+                ranks.div_ceil(each)
+            );
+            ensure!(
+                !self.measure || nodes <= MOST_HERE,
+                "--measure: this machine is taken for {MOST_HERE} nodes at most"
+            );
             for &collective in &self.collective {
                 ensure!(
                     !collective.has_no_choice(),
@@ -329,7 +395,7 @@ impl Tune {
                         !self.measure || all <= MOST_BYTES,
                         "--measure --ranks {ranks} --size {bytes}: vectors of {all} bytes together are too long"
                     );
-                    calls.push(Call { collective, ranks, bytes, from, upto });
+                    calls.push(Call { collective, ranks, nodes, bytes, from, upto });
                 }
             }
         }
@@ -399,17 +465,18 @@ fn text(all: &[Found]) -> Result<String, std::fmt::Error> {
     let mut out = String::new();
     writeln!(
         out,
-        "{:<15} {:>8} {:>10} {:>12} {:>12} {:>7}  {:<24} of",
-        "collective", "ranks", "bytes", "auto, us", "best, us", "saves", "best"
+        "{:<15} {:>8} {:>6} {:>10} {:>12} {:>12} {:>7}  {:<24} of",
+        "collective", "ranks", "nodes", "bytes", "auto, us", "best, us", "saves", "best"
     )?;
     for found in all {
         let (auto, best) = (found.auto_ns, found.time_ns);
         let saved = if auto > 0.0 { 100.0 * (1.0 - best / auto) } else { 0.0 };
         writeln!(
             out,
-            "{:<15} {:>8} {:>10} {:>12.2} {:>12.2} {:>6.1}%  {:<24} {}",
+            "{:<15} {:>8} {:>6} {:>10} {:>12.2} {:>12.2} {:>6.1}%  {:<24} {}",
             found.collective,
             found.ranks,
+            found.nodes,
             show_bytes(found.bytes as u64),
             auto / 1e3,
             best / 1e3,
@@ -437,6 +504,7 @@ mod tests {
             ranks: Vec::new(),
             size: Vec::new(),
             transport: Transport::Shm,
+            nodes: 1,
             spread: false,
             simulate: false,
             measure: true,
@@ -446,7 +514,8 @@ mod tests {
             json: false,
             results: None,
         };
-        let call = Call { collective: Collective::Bcast, ranks: 4, bytes: 8, from: 5, upto: 8 };
+        let (collective, ranks, nodes) = (Collective::Bcast, 4, 1);
+        let call = Call { collective, ranks, nodes, bytes: 8, from: 5, upto: 8 };
         let tried = |algorithm: &str, found: f64, quicker| Tried {
             algorithm: algorithm.to_owned(),
             predicted_ns: None,

@@ -124,6 +124,91 @@ fn fits_are_kept_where_the_setting_says() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "Chapter 1");
 }
 
+/// Cells are for their distribution of ranks: algorithms in layers are tried, and jobs on as many nodes take them.
+#[test]
+fn tables_are_tuned_for_ranks_on_several_nodes() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = directory.path().join("table");
+    let table = table.to_str().unwrap();
+    let tune = |line: &str| {
+        let args = ["model", "tune", "--output", table, "--json", "--transport", "tcp"];
+        let mut command = command(args.into_iter().chain(line.split_whitespace()));
+        command.env("BOWLINE_COLL_COSTS", "shm/tcp");
+        serde_json::from_str::<Vec<Value>>(&finish(command).success()).unwrap()
+    };
+    let layered = |name: &Value| name.as_str().unwrap().starts_with("nodes:");
+    let all =
+        "barrier,bcast,reduce,allreduce,gather,scatter,allgather,alltoall,reduce-scatter,scan";
+    for how in ["", "--simulate"] {
+        // Of 7 ranks, 4 are on the first node and 3 on the second one.
+        let cells =
+            tune(&format!("{how} --nodes 2 --ranks 7,8 --size 8,1k --best 40 --collective {all}"));
+        assert_eq!(cells.len(), 2 * 19);
+        for cell in &cells {
+            assert_eq!(cell["nodes"], 2, "{cell}");
+            let (best, auto) = (cell["time_ns"].as_f64(), cell["auto_ns"].as_f64());
+            assert!(best <= auto, "{cell}");
+            let tried = cell["tried"].as_array().unwrap();
+            assert!(tried.iter().any(|one| layered(&one["algorithm"])), "{cell}");
+        }
+    }
+    // The short form for ranks with a node each, where nothing is in layers.
+    let spread = tune("--spread --ranks 4 --size 8 --collective bcast");
+    assert!(
+        spread[0]["nodes"] == 4
+            && spread == tune("--nodes 4 --ranks 4 --size 8 --collective bcast")
+    );
+    assert!(spread[0]["tried"].as_array().unwrap().iter().all(|one| !layered(&one["algorithm"])));
+
+    let cells =
+        tune("--measure --nodes 2 --ranks 4 --size 8 --collective bcast,allreduce --reps 3");
+    assert_eq!(cells.len(), 2);
+    for cell in cells {
+        let tried = cell["tried"].as_array().unwrap();
+        assert!(tried.iter().any(|one| layered(&one["algorithm"])), "{cell}");
+        assert!(tried.iter().all(|one| one["found_ns"].as_f64() > Some(0.0)), "{cell}");
+        assert!(cell["by"].as_str().unwrap().contains("nodes of one machine"), "{cell}");
+    }
+    let text = std::fs::read_to_string(table).unwrap();
+    assert!(text.contains("\nbcast 8 2 ") && text.contains("\nbcast 4 4 "), "{text}");
+
+    // A job goes by the cell for its own nodes, and not by that of as many ranks elsewhere.
+    let (title, _) = text.split_once('\n').unwrap();
+    let cells = "bcast 4 1 0-64 chain\nbcast 4 2 0-64 nodes:binomial:flat\nbcast 4 4 0-64 binomial";
+    std::fs::write(table, format!("{title}\n{cells}\n")).unwrap();
+    for (hosts, taken) in [
+        ("node0:2,node1:2", "nodes:binomial:flat"),
+        ("node0:1,node1:1,node2:1,node3:1", "binomial"),
+    ] {
+        let record = directory.path().join(hosts);
+        let line = format!("run -n 4 --hosts {hosts} --agent-command env");
+        let bowline = env!("CARGO_BIN_EXE_bowline");
+        let ranks = [bowline, "--as-rank", "perf", "bcast", "--ranks", "4", "--iterations", "4"];
+        let mut job = command(line.split(' ').chain(ranks));
+        job.env("BOWLINE_COLL_TABLE", table).env("BOWLINE_RECORD", &record);
+        job.env("BOWLINE_COLL_COSTS", "shm/tcp");
+        finish(job).success();
+        let lines = std::fs::read_to_string(directory.path().join(format!("{hosts}.3"))).unwrap();
+        let of_8 = lines
+            .lines()
+            .filter(|line| line.contains("\"coll\":\"bcast\"") && line.contains("\"bytes\":8,"));
+        let how = format!("\"how\":\"{taken}\"");
+        let (of_cell, others): (Vec<_>, Vec<_>) = of_8.partition(|line| line.contains(&how));
+        assert!(!of_cell.is_empty() && others.is_empty(), "{hosts}: {lines}");
+    }
+
+    for (line, wanted) in [
+        ("--nodes 2", "--transport tcp"),
+        ("--nodes 5 --ranks 4 --transport tcp", "there are 4 ranks"),
+        ("--nodes 4 --ranks 9 --transport tcp", "are on 3 nodes"),
+        ("--nodes 3000 --ranks 6000 --transport tcp --simulate", "2048 nodes at most"),
+        ("--nodes 17 --ranks 34 --transport tcp --measure --size 8", "16 nodes at most"),
+    ] {
+        let refused = bowline("model tune".split(' ').chain(line.split(' '))).failure(1);
+        assert!(refused.contains(wanted), "{line}: {refused}");
+    }
+}
+
 #[test]
 fn tables_are_tuned_shown_and_taken_by_jobs() {
     let directory = tempfile::tempdir().unwrap();

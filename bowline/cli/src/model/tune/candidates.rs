@@ -1,16 +1,17 @@
 //! The algorithms of a call, with their names and what costs say of each.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use bowline_model::choice::{choose_under_skew, every};
 use bowline_model::coll::forms::{
     Allgather, Alltoall, Barrier, Bcast, Form, Reduce, ReduceScatter, Scan, Tree,
 };
 use bowline_model::coll::price::{
-    AllreduceForm, Costs, Crew, JobCosts, OpClass, Priced, Prices, ReductionOperands, multiplying,
+    Algorithm, AllreduceForm, JobCosts, OpClass, Priced, Prices, ReductionOperands, multiplying,
 };
 use bowline_model::coll::wanted::STAGED;
 use bowline_model::fixed::FixedCall as Simulated;
 use bowline_model::fixed::simulate::Simulator;
+use bowline_model::schedule::Schedule;
 
 use super::{Call, Collective, Transport};
 
@@ -33,21 +34,24 @@ pub(super) struct Candidate {
 
 #[derive(Clone, Debug)]
 enum How {
-    Barrier(Barrier),
-    Bcast(Bcast),
-    Reduce(Reduce),
-    Allreduce(AllreduceForm),
-    Gather(Tree),
-    Scatter(Tree),
-    Allgather(Allgather),
-    Alltoall(Alltoall),
-    ReduceScatter(ReduceScatter),
-    Scan(Scan),
+    Barrier(Algorithm<Barrier>),
+    Bcast(Algorithm<Bcast>),
+    Reduce(Algorithm<Reduce>),
+    Allreduce(Algorithm<AllreduceForm>),
+    Gather(Algorithm<Tree>),
+    Scatter(Algorithm<Tree>),
+    Allgather(Algorithm<Allgather>),
+    Alltoall(Algorithm<Alltoall>),
+    ReduceScatter(Algorithm<ReduceScatter>),
+    Scan(Algorithm<Scan>),
     Staged,
 }
 
 /// With their names; the first one is chosen.
-fn named<F: Form>(all: Vec<Priced<F>>, how: impl Fn(F) -> How) -> Vec<Candidate> {
+fn named<F: Form>(
+    all: Vec<Priced<Algorithm<F>>>,
+    how: impl Fn(Algorithm<F>) -> How,
+) -> Vec<Candidate> {
     let all = all.into_iter().enumerate().map(|(index, Priced { form, time, .. })| Candidate {
         word: form.name(),
         time,
@@ -58,34 +62,30 @@ fn named<F: Form>(all: Vec<Priced<F>>, how: impl Fn(F) -> How) -> Vec<Candidate>
 }
 
 /// All algorithms of a call, the cheapest first; exactly one of them is chosen.
-pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -> Vec<Candidate> {
+pub(super) fn of(call: &Call, transport: Transport, prices: &Prices) -> Vec<Candidate> {
     let &Call { collective, ranks, bytes, .. } = call;
-    let crew = Crew { ranks, share };
     let length = collective.length(ranks, bytes);
     let mut all = match collective {
-        Collective::Barrier => named(crew.barriers(costs), How::Barrier),
-        Collective::Bcast => named(crew.bcasts(costs, bytes), How::Bcast),
-        Collective::Reduce => named(crew.reduces(costs, bytes, true), How::Reduce),
-        Collective::Allreduce => allreduces(crew, costs, bytes),
-        Collective::Gather | Collective::Gatherv => named(crew.gathers(costs, bytes), How::Gather),
-        Collective::Scatter | Collective::Scatterv => {
-            named(crew.scatters(costs, bytes), How::Scatter)
-        }
+        Collective::Barrier => named(prices.barriers(), How::Barrier),
+        Collective::Bcast => named(prices.bcasts(bytes), How::Bcast),
+        Collective::Reduce => named(prices.reduces(bytes, true), How::Reduce),
+        Collective::Allreduce => allreduces(prices, bytes),
         // Those that take the algorithms of another one have no cells of their own, and are refused before.
+        Collective::Gather | Collective::Gatherv => named(prices.gathers(bytes), How::Gather),
+        Collective::Scatter | Collective::Scatterv => named(prices.scatters(bytes), How::Scatter),
         Collective::Scan | Collective::Exscan => {
-            named(crew.scans(costs, bytes, false, OpClass::Vector), How::Scan)
+            named(prices.scans(bytes, false, OpClass::Vector), How::Scan)
         }
         Collective::Allgather | Collective::Allgatherv => {
-            named(crew.allgathers(costs, bytes), How::Allgather)
+            named(prices.allgathers(bytes), How::Allgather)
         }
         Collective::Alltoall | Collective::Alltoallv => {
-            named(crew.alltoalls(costs, bytes), How::Alltoall)
+            named(prices.alltoalls(bytes), How::Alltoall)
         }
         Collective::ReduceScatter => {
-            named(crew.reduce_scatters(costs, length, true), How::ReduceScatter)
+            named(prices.reduce_scatters(length, true), How::ReduceScatter)
         }
     };
-    let prices = Prices { crew, costs: JobCosts { near: *costs, far: *costs }, layers: None };
     if transport == Transport::Shm
         && let Some(what) = collective.staged()
         && let Some(time) = prices.staged(what, length, true)
@@ -99,54 +99,81 @@ pub(super) fn of(call: &Call, transport: Transport, costs: &Costs, share: f64) -
     all
 }
 
-/// The forms, the candidates of the choice, and every schedule of one level or those of more heuristics.
-fn allreduces(crew: Crew, costs: &Costs, bytes: usize) -> Vec<Candidate> {
+/// The forms, the candidates of the choice, and every schedule of one level or those of more heuristics, of all ranks and
+/// among nodes.
+fn allreduces(prices: &Prices, bytes: usize) -> Vec<Candidate> {
     let mut all = Vec::new();
-    for (index, Priced { form, time, .. }) in
-        crew.allreduces(costs, bytes, true).into_iter().enumerate()
+    for (index, Priced { form, time, .. }) in prices.allreduces(bytes, true).into_iter().enumerate()
     {
-        let word = form.name();
+        let word = form.name_by(AllreduceForm::name);
         all.push(Candidate { word, time, chosen: index == 0, how: How::Allreduce(form) });
     }
-    let ratio = costs.ratio(bytes);
-    let searched = (crew.ranks <= MOST_RANKS).then(|| every(crew.ranks, MOST_SCHEDULES)).flatten();
-    let schedules = searched.unwrap_or_else(|| {
-        let skews = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
-        skews.into_iter().map(|skew| choose_under_skew(crew.ranks, ratio, skew)).collect()
+    let (crew, costs) = (prices.crew, prices.anywhere());
+    let vector = (bytes, ReductionOperands::NUMBERS.width());
+    let on_all = schedules(crew.ranks, costs.ratio(bytes)).into_iter().map(|schedule| {
+        let time = multiplying(&schedule, vector).time(crew, costs);
+        (Algorithm::Form(AllreduceForm::Multiplying(schedule)), time)
     });
+    let nodes = prices.layers_for(false).map_or(1, |layers| layers.nodes);
+    let among = schedules(nodes, prices.costs.far.ratio(bytes));
+    let in_layers = prices.schedules_in_layers(among, bytes, true).into_iter();
+    let in_layers = in_layers.map(|Priced { form, time, .. }| (form, time));
     let mut known: std::collections::HashSet<String> =
         all.iter().map(|one| one.word.clone()).collect();
-    for schedule in schedules {
-        let word = schedule.to_string();
-        if !word.is_empty() && known.insert(word.clone()) {
-            let time = multiplying(&schedule, (bytes, ReductionOperands::NUMBERS.width()))
-                .time(crew, costs);
-            let how = How::Allreduce(AllreduceForm::Multiplying(schedule));
-            all.push(Candidate { word, time, chosen: false, how });
+    for (form, time) in on_all.chain(in_layers) {
+        let word = form.name_by(AllreduceForm::name);
+        if known.insert(word.clone()) {
+            all.push(Candidate { word, time, chosen: false, how: How::Allreduce(form) });
         }
     }
     all.sort_by(|one, other| one.time.total_cmp(&other.time));
     all
 }
 
+/// Schedules of so many ranks or nodes beside the candidates of the choice.
+fn schedules(ranks: u32, ratio: f64) -> Vec<Schedule> {
+    let searched = (ranks <= MOST_RANKS).then(|| every(ranks, MOST_SCHEDULES)).flatten();
+    let mut all = searched.unwrap_or_else(|| {
+        let skews = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
+        skews.into_iter().map(|skew| choose_under_skew(ranks, ratio, skew)).collect()
+    });
+    all.retain(|schedule| !schedule.tokens().is_empty());
+    all
+}
+
 impl Candidate {
     /// What the simulator finds, in nanoseconds.
-    pub(super) fn simulate(&self, call: &Call, costs: &Costs) -> Result<f64> {
-        let simulator = Simulator::new(*costs);
+    pub(super) fn simulate(&self, call: &Call, costs: &JobCosts) -> Result<f64> {
+        use Algorithm::{Form, Layered};
+        let simulator = Simulator::new(costs.far).with_nodes(call.each(), costs.near);
         let &Call { ranks, bytes, collective, .. } = call;
         let of = |bytes| Simulated { ranks, bytes, width: 8, commutative: true };
+        let scattered = of(collective.length(ranks, bytes));
         let ran = match &self.how {
-            How::Barrier(how) => simulator.our_barrier(ranks, *how),
-            How::Bcast(how) => simulator.our_bcast(of(bytes), *how),
-            How::Reduce(how) => simulator.our_reduce(of(bytes), *how),
-            How::Allreduce(how) => simulator.our_allreduce(of(bytes), how),
-            How::Gather(how) => simulator.our_gather(of(bytes), *how),
-            How::Scatter(how) => simulator.our_scatter(of(bytes), *how),
-            How::Scan(how) => simulator.our_scan(of(bytes), *how),
-            How::Allgather(how) => simulator.our_allgather(of(bytes), *how),
-            How::Alltoall(how) => simulator.our_alltoall(of(bytes), *how),
-            How::ReduceScatter(how) => {
-                simulator.our_reduce_scatter(of(collective.length(ranks, bytes)), *how)
+            How::Barrier(Form(how)) => simulator.our_barrier(ranks, *how),
+            How::Barrier(Layered(how)) => simulator.our_layered_barrier(ranks, how.among),
+            How::Bcast(Form(how)) => simulator.our_bcast(of(bytes), *how),
+            How::Bcast(Layered(how)) => simulator.our_layered_bcast(of(bytes), *how),
+            How::Reduce(Form(how)) => simulator.our_reduce(of(bytes), *how),
+            How::Reduce(Layered(how)) => simulator.our_layered_reduce(of(bytes), *how),
+            How::Allreduce(Form(how)) => simulator.our_allreduce(of(bytes), how),
+            How::Allreduce(Layered(how)) => simulator.our_layered_allreduce(of(bytes), how),
+            How::Gather(Form(how)) => simulator.our_gather(of(bytes), *how),
+            How::Gather(Layered(how)) => simulator.our_layered_gather(of(bytes), *how),
+            How::Scatter(Form(how)) => simulator.our_scatter(of(bytes), *how),
+            How::Scatter(Layered(how)) => simulator.our_layered_scatter(of(bytes), *how),
+            How::Scan(Form(how)) => simulator.our_scan(of(bytes), *how),
+            How::Scan(Layered(how)) => simulator.our_layered_scan(of(bytes), *how),
+            How::Allgather(Form(how)) => simulator.our_allgather(of(bytes), *how),
+            How::Allgather(Layered(how)) => simulator.our_layered_allgather(of(bytes), *how),
+            How::Alltoall(Form(how)) => simulator.our_alltoall(of(bytes), *how),
+            How::Alltoall(Layered(how)) => {
+                let partners = how.among.partners().context("nodes exchange with partners")?;
+                simulator.our_layered_alltoall(of(bytes), partners)
+            }
+            How::ReduceScatter(Form(how)) => simulator.our_reduce_scatter(scattered, *how),
+            How::ReduceScatter(Layered(how)) => {
+                simulator.our_layered_reduce_scatter(scattered, *how)
             }
             How::Staged => bail!("the simulator knows messages, and not memory that ranks share"),
         };

@@ -1,4 +1,5 @@
-//! Jobs that measure algorithms: one for each number of ranks, with a communicator for each algorithm of a cell.
+//! Jobs that measure algorithms: one for each number of ranks, with a communicator for each algorithm of a cell. Where cells
+//! are for several nodes, this machine is taken for as many: each has an agent and memory of its own.
 //!
 //! Each repetition runs every algorithm once, so that what else the machine does meets all of them, and each begins with
 //! another one. A time is that of the slowest rank, and of several the median. Results are checked outside of it.
@@ -12,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use bowline::mpi::{Communicator, Max, Sum, World};
 use bowline_base::config::Config;
-use bowline_launch::run::run;
-use bowline_model::coll::price::Costs;
+use bowline_launch::run::{Bind, Host, run};
+use bowline_model::coll::price::JobCosts;
 use rustix::fs::MemfdFlags;
 use rustix::process::getpid;
 
@@ -37,6 +38,15 @@ pub(super) fn jobs(calls: &[Call], config: &Config) -> Result<Vec<Vec<Tried>>> {
         let pid = getpid().as_raw_nonzero();
         let path = format!("/proc/{pid}/fd/{}", results.as_raw_fd());
         let mut options = start::again(ranks, config)?;
+        let nodes = of_job[0].nodes;
+        if nodes > 1 {
+            // Agents on this machine; ranks of all of them share its processors.
+            let each = of_job[0].each();
+            let hosts: Vec<_> = (0..nodes).map(|node| format!("node{node}:{each}")).collect();
+            options.hosts = Host::list(&hosts.join(",")).context("cannot name nodes")?;
+            options.agent_command = "env".to_owned();
+            options.bind = Some(Bind::None);
+        }
         options.args.extend(["--results".into(), path.into()]);
         options.timeout = Some(LIMIT);
         let report = run(&options)?;
@@ -59,7 +69,7 @@ pub(super) fn rank(
     world: &World,
     tune: &Tune,
     calls: &[Call],
-    costs: &Costs,
+    costs: &JobCosts,
     path: &Path,
 ) -> Result<()> {
     let own: Vec<_> = calls.iter().filter(|call| call.ranks == world.size() as u32).collect();
@@ -77,8 +87,8 @@ pub(super) fn rank(
 }
 
 /// Measures the algorithms of a cell. All ranks find the same candidates.
-fn cell(world: &World, tune: &Tune, call: &Call, costs: &Costs) -> Result<Vec<Tried>> {
-    let priced = candidates::of(call, tune.transport, costs, tune.share(call.ranks)).into_iter();
+fn cell(world: &World, tune: &Tune, call: &Call, costs: &JobCosts) -> Result<Vec<Tried>> {
+    let priced = candidates::of(call, tune.transport, &tune.prices(call, costs)).into_iter();
     let best = priced.take(tune.best as usize).map(|one| (one.word, Some(one.time)));
     let words: Vec<_> = [(String::from("auto"), None)].into_iter().chain(best).collect();
     let key = call.collective.setting();

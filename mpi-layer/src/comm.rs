@@ -47,8 +47,8 @@ pub(crate) struct CommInner {
     context: u32,
     /// Collectives begun so far; the same at all members.
     sequence: Cell<u32>,
-    /// The numbers of nonblocking collectives, and those of persistent ones.
-    numbers: [RefCell<Numbers>; 2],
+    /// The numbers of nonblocking collectives and those of persistent ones, from the first of either on.
+    numbers: OnceCell<Box<RefCell<[Numbers; 2]>>>,
     /// Whether the space of collectives is open, which it is from the first one on: most of many
     /// communicators have none. What others have sent of the first one by then waits for that.
     collecting: Cell<bool>,
@@ -101,7 +101,7 @@ impl CommInner {
             oversubscribed: agreed.oversubscribed,
             context,
             sequence: Cell::new(0),
-            numbers: Default::default(),
+            numbers: OnceCell::new(),
             collecting: Cell::new(false),
             shared: OnceCell::new(),
             staging: OnceCell::new(),

@@ -16,6 +16,8 @@
 //! A rank that still has the first is refused where another one, which has freed it, is not. That one waits for it then, as
 //! in every collective that is refused at one member.
 
+use std::cell::RefCell;
+
 use super::CommInner;
 use crate::comm::Communicator;
 use crate::error::MpiError;
@@ -68,13 +70,17 @@ impl CommInner {
             self.begin_collecting();
         }
         let kind = if again { Kind::Persistent } else { Kind::Nonblocking };
-        let number = self.numbers[usize::from(again)].borrow_mut().take()?;
+        let number = self.numbers().borrow_mut()[usize::from(again)].take()?;
         Ok(tags::collective_of(kind, self.generation, number))
     }
 
     /// The collective with this tag neither sends nor receives any more.
     pub(crate) fn free_tag(&self, again: bool, tag: u64) {
-        self.numbers[usize::from(again)].borrow_mut().free(tags::number(tag));
+        self.numbers().borrow_mut()[usize::from(again)].free(tags::number(tag));
+    }
+
+    fn numbers(&self) -> &RefCell<[Numbers; 2]> {
+        self.numbers.get_or_init(Box::default)
     }
 }
 
@@ -83,8 +89,7 @@ impl Communicator {
     /// none were there any more.
     #[doc(hidden)]
     pub fn skip_background_numbers(&self, count: u32) {
-        for numbers in &self.inner.numbers {
-            let numbers = &mut *numbers.borrow_mut();
+        for numbers in &mut *self.inner.numbers().borrow_mut() {
             numbers.next = (numbers.next + count % tags::NUMBERS) % tags::NUMBERS;
         }
     }

@@ -26,7 +26,7 @@
 //!    into it; it lies behind the first, so that the processor fetches the two together.
 //! 2. The producer knows how far the consumer has come from a copy of the head, which it loads
 //!    again (Acquire) only when the ring seems full. The consumer publishes the head (Release)
-//!    when a quarter of the slots or of the data has been consumed since, and when it is asked
+//!    when a quarter of the slots or of the data, at most 64 KB, has been consumed since, and when it is asked
 //!    to. A full ring whose consumer has caught up shows three quarters of space, so neither waits
 //!    for the other.
 //! 3. A payload of more than [`MAX_INLINE`] bytes lies in the data area, in one piece that starts
@@ -48,6 +48,11 @@
 //!    finds nothing for long searches for what an honest producer does not leave: the slot behind the
 //!    next one written, since slots are written in order, or a later lap in the next one. Of a
 //!    message that was overwritten before it was read, with none behind it, nobody can know.
+//!
+//! 7. While much data is unread when the producer loads the head, it goes to the beginning of the area after the
+//!    first 256 KB: the lines of a window come round while caches hold them. Messages that are answered one by one use the
+//!    whole area, since a line that both processors hold costs more to write than one that neither has. The
+//!    consumer cannot see a difference: to start the area early is allowed by rule 4.
 //!
 //! How a sender comes to own a ring, and how order is kept when it changes to the ring and back, is said in
 //! [`promote`].
@@ -76,6 +81,11 @@ pub const MIN_DATA: u32 = 256;
 /// Most data bytes of a ring.
 pub const MAX_DATA: u32 = 1 << 30;
 
+/// Bytes of the area that pieces of windows use, and how much is unread in one (rule 7).
+const WINDOW: u64 = 256 << 10;
+const WINDOW_UNREAD: u64 = 128 << 10;
+/// Most bytes of data that the consumer takes before it publishes its head (rule 2).
+const PUBLISHED: u64 = 64 << 10;
 /// Most bytes between two pieces of data.
 const GAP: u64 = 2048;
 
@@ -196,12 +206,21 @@ impl RingShape {
     }
 
     /// Where a piece of `len` bytes goes when the data up to `tail` is taken: at `tail`, or at
-    /// the beginning of the area when it would reach beyond its end (rule 3).
+    /// the beginning of the area when it would reach beyond its end, or beyond its first `used` bytes
+    /// and takes at most a quarter of these (rules 3 and 7): with what the consumer has not published yet that is less than
+    /// what was used before, so that an empty ring has space for it.
     #[inline]
-    fn place(self, tail: u64, len: usize) -> u64 {
+    fn place(self, tail: u64, len: usize, used: u64) -> u64 {
         let data = u64::from(self.data);
-        let offset = tail & (data - 1);
-        if offset + self.taken(len) > data { tail + (data - offset) } else { tail }
+        let (offset, taken) = (tail & (data - 1), self.taken(len));
+        let end = if 4 * taken <= used { used } else { data };
+        if offset + taken > end { tail + (data - offset) } else { tail }
+    }
+
+    /// Bytes of data after which the consumer publishes its head (rule 2).
+    const fn data_published(self) -> u64 {
+        let quarter = self.data as u64 / 4;
+        if quarter < PUBLISHED { quarter } else { PUBLISHED }
     }
 }
 

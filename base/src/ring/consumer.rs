@@ -45,7 +45,7 @@ impl<W: Words> Consumer<W> {
             head: 0,
             data_head: 0,
             publish_at: u64::from(shape.slots / 4),
-            data_publish_at: u64::from(shape.data / 4),
+            data_publish_at: shape.data_published(),
         }
     }
 
@@ -245,7 +245,7 @@ impl<W: Words> Consumer<W> {
         Ok((self.shape.data_line(position), len, end))
     }
 
-    /// Shows the producer how far the ring has been consumed. Called by `receive` every quarter;
+    /// Shows the producer how far the ring has been consumed. Called by `receive` every quarter of the slots, for instance;
     /// a receiver that goes to sleep or evicts may call it, too.
     #[cold]
     #[inline(never)]
@@ -256,7 +256,7 @@ impl<W: Words> Consumer<W> {
         head.store(DATA_CONSUMED, self.data_head, Ordering::Release);
         head.store(CONSUMED, self.head, Ordering::Release);
         self.publish_at = self.head + u64::from(self.shape.slots / 4);
-        self.data_publish_at = self.data_head + u64::from(self.shape.data / 4);
+        self.data_publish_at = self.data_head + self.shape.data_published();
     }
 
     /// The sender that owns the ring.

@@ -3,7 +3,7 @@
 use super::promote::END_ID;
 use super::{
     CONSUMED, DATA_CONSUMED, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD, MAX_INLINE,
-    MAX_LINE, OWNER_LINE, RingError, RingShape, USER_FLAGS, shape_of,
+    MAX_LINE, OWNER_LINE, RingError, RingShape, USER_FLAGS, WINDOW, WINDOW_UNREAD, shape_of,
 };
 use crate::copy::overwrites_lines;
 use crate::sync::LINE;
@@ -33,6 +33,8 @@ pub struct Producer<W> {
     data_tail: u64,
     /// `data_tail` does not pass: the data head as last loaded, plus D.
     data_limit: u64,
+    /// Bytes of the area that are used: all, or [`WINDOW`] (rule 7).
+    used: u64,
     evicted: bool,
     damaged: bool,
 }
@@ -60,6 +62,7 @@ impl<W: Words> Producer<W> {
             limit: tail + u64::from(shape.slots),
             data_tail,
             data_limit: data_tail + u64::from(shape.data),
+            used: u64::from(shape.data),
             evicted: false,
             damaged: false,
         })
@@ -82,6 +85,12 @@ impl<W: Words> Producer<W> {
     #[inline]
     pub const fn is_damaged(&self) -> bool {
         self.damaged
+    }
+
+    /// Bytes of the area that are used; for tests.
+    #[cfg(all(test, not(bowline_loom)))]
+    pub(super) const fn used(&self) -> u64 {
+        self.used
     }
 
     /// Messages sent by this ring in its life, and those that its owners left behind; for tests.
@@ -159,6 +168,12 @@ impl<W: Words> Producer<W> {
         ahead.prefetch_write();
     }
 
+    /// Where the next piece of `len` bytes goes.
+    #[inline]
+    fn place(&self, len: usize) -> u64 {
+        self.shape.place(self.data_tail, len, self.used)
+    }
+
     /// Prefetches the space of a next piece of `len` bytes: its lines lie with the consumer, and the
     /// piece would wait for them line by line. What is sent and answered comes back later than the
     /// lines do. A long piece overwrites its lines and waits for none.
@@ -167,7 +182,7 @@ impl<W: Words> Producer<W> {
         if overwrites_lines(len) {
             return;
         }
-        let first = self.shape.data_line(self.shape.place(self.data_tail, len));
+        let first = self.shape.data_line(self.place(len));
         for line in 0..len.div_ceil(LINE).min(PREFETCH_DATA) {
             // SAFETY: `place` finds whole lines in one piece inside the area, all of which
             // `shape_of` saw.
@@ -183,7 +198,7 @@ impl<W: Words> Producer<W> {
         if max_len > self.max_data() || !self.has_space() {
             return None;
         }
-        let position = self.shape.place(self.data_tail, max_len);
+        let position = self.place(max_len);
         let end = position + self.shape.taken(max_len);
         if end > self.data_limit {
             self.refresh();
@@ -230,6 +245,8 @@ impl<W: Words> Producer<W> {
         }
         self.limit = consumed + slots;
         self.data_limit = data_consumed + data;
+        let is_window = self.data_tail - data_consumed >= WINDOW_UNREAD;
+        self.used = if is_window && data > WINDOW { WINDOW } else { data };
         self.tail < self.limit
     }
 
@@ -258,6 +275,12 @@ pub struct DataSpace<'a, W: Words> {
 }
 
 impl<W: Words> DataSpace<'_, W> {
+    /// Where it begins; for tests.
+    #[cfg(all(test, not(bowline_loom)))]
+    pub(super) const fn position(&self) -> u64 {
+        self.position
+    }
+
     /// Copies `bytes` to the start of the space, as many as fit; returns how many.
     pub fn put(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.max_len);

@@ -154,6 +154,25 @@ impl Checked {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_ring_of_windows_is_a_deque(bursts in proptest::collection::vec((1u8..80, 1usize..60_000, 0u8..80), 1..30)) {
+        let mut ring = Checked::new(RingShape { slots: 64, data: 1 << 20 });
+        for (sent, len, received) in bursts {
+            for _ in 0..sent {
+                ring.step(Action::Data { space: len, len })?;
+            }
+            ring.step(Action::Receive(received.into()))?;
+        }
+        while ring.receive()?.is_some() {}
+        for max in [1, 1 << 14, 1 << 16, ring.shape.max_data()] {
+            prop_assert!(ring.ring().reserve_data(max).is_some());
+        }
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
@@ -204,6 +223,37 @@ proptest! {
         }
         prop_assert!(producer.position() < 1 << 62);
     }
+}
+
+#[test]
+fn windows_use_the_beginning_of_the_area() {
+    const PIECE: usize = 16 << 10;
+    let mut ring = Checked::new(RingShape { slots: 64, data: 1 << 20 });
+    let whole = u64::from(ring.shape.data);
+    let position = |ring: &mut Checked, answered: bool| {
+        let before = ring.model.len();
+        let at = ring.ring().reserve_data(PIECE).map(|space| space.position());
+        ring.step(Action::Data { space: PIECE, len: PIECE }).unwrap();
+        assert_eq!(ring.model.len() - before, at.iter().len());
+        if answered || at.is_none() {
+            ring.receive().unwrap();
+        }
+        at.map(|at| at % whole)
+    };
+    // Nobody reads until the area is full.
+    while position(&mut ring, false).is_some() {}
+    assert_eq!(ring.ring().used(), WINDOW);
+    let settled: Vec<_> = (0..400).filter_map(|_| position(&mut ring, false)).skip(50).collect();
+    assert!(
+        settled.len() > 40 && settled.iter().all(|at| at + PIECE as u64 <= WINDOW),
+        "{settled:?}"
+    );
+    // Each is read before the next one comes.
+    while ring.receive().unwrap().is_some() {}
+    let answered: Vec<_> = (0..100).filter_map(|_| position(&mut ring, true)).collect();
+    assert_eq!(answered.len(), 100, "there is always space");
+    assert_eq!(ring.ring().used(), whole);
+    assert!(answered.iter().any(|at| *at > WINDOW), "{answered:?}");
 }
 
 #[test]

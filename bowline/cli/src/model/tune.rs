@@ -186,7 +186,7 @@ const OFTEN: f64 = 0.75;
 const MOST_NODES: u32 = 2048;
 
 /// Nodes that this machine is taken for at most.
-const MOST_HERE: u32 = 16;
+const MOST_HERE: u32 = 64;
 
 /// Bytes that a job of a measurement may have in all its vectors.
 const MOST_BYTES: usize = 1 << 30;

@@ -174,27 +174,23 @@ fn tables_are_tuned_for_ranks_on_several_nodes() {
 
     // A job goes by the cell for its own nodes, and not by that of as many ranks elsewhere.
     let (title, _) = text.split_once('\n').unwrap();
-    let cells = "bcast 4 1 0-64 chain\nbcast 4 2 0-64 nodes:binomial:flat\nbcast 4 4 0-64 binomial";
+    let cells = "bcast 8 1 0-64 chain\nbcast 8 2 0-64 nodes:binomial:flat\nbcast 8 8 0-64 binomial";
     std::fs::write(table, format!("{title}\n{cells}\n")).unwrap();
-    for (hosts, taken) in [
-        ("node0:2,node1:2", "nodes:binomial:flat"),
-        ("node0:1,node1:1,node2:1,node3:1", "binomial"),
+    for (nodes, tuned) in [
+        ("1", "chain".into()),
+        ("2", "nodes:binomial:flat".into()),
+        ("4", Value::Null),
+        ("8", "binomial".into()),
     ] {
-        let record = directory.path().join(hosts);
-        let line = format!("run -n 4 --hosts {hosts} --agent-command env");
-        let bowline = env!("CARGO_BIN_EXE_bowline");
-        let ranks = [bowline, "--as-rank", "perf", "bcast", "--ranks", "4", "--iterations", "4"];
-        let mut job = command(line.split(' ').chain(ranks));
-        job.env("BOWLINE_COLL_TABLE", table).env("BOWLINE_RECORD", &record);
-        job.env("BOWLINE_COLL_COSTS", "shm/tcp");
-        finish(job).success();
-        let lines = std::fs::read_to_string(directory.path().join(format!("{hosts}.3"))).unwrap();
-        let of_8 = lines
-            .lines()
-            .filter(|line| line.contains("\"coll\":\"bcast\"") && line.contains("\"bytes\":8,"));
-        let how = format!("\"how\":\"{taken}\"");
-        let (of_cell, others): (Vec<_>, Vec<_>) = of_8.partition(|line| line.contains(&how));
-        assert!(!of_cell.is_empty() && others.is_empty(), "{hosts}: {lines}");
+        let line = ["explain", "--json", "--collective", "bcast", "-n", "8", "--size", "8"];
+        let mut command = command([&line[..], &["--nodes", nodes]].concat());
+        command.env("BOWLINE_COLL_TABLE", table).env("BOWLINE_COLL_COSTS", "shm/tcp");
+        let shown: Value = serde_json::from_str(&finish(command).success()).unwrap();
+        let of_8 = &shown["sizes"][0];
+        assert_eq!(of_8["tuned"], tuned, "{nodes} nodes");
+        let all = of_8["algorithms"].as_array().unwrap();
+        let taken = all.iter().find(|one| one["taken"] == true).unwrap();
+        assert_eq!(taken["name"] == tuned, !tuned.is_null(), "{nodes} nodes: {shown}");
     }
 
     for (line, wanted) in [
@@ -202,7 +198,7 @@ fn tables_are_tuned_for_ranks_on_several_nodes() {
         ("--nodes 5 --ranks 4 --transport tcp", "there are 4 ranks"),
         ("--nodes 4 --ranks 9 --transport tcp", "are on 3 nodes"),
         ("--nodes 3000 --ranks 6000 --transport tcp --simulate", "2048 nodes at most"),
-        ("--nodes 17 --ranks 34 --transport tcp --measure --size 8", "16 nodes at most"),
+        ("--nodes 65 --ranks 130 --transport tcp --measure --size 8", "64 nodes at most"),
     ] {
         let refused = bowline("model tune".split(' ').chain(line.split(' '))).failure(1);
         assert!(refused.contains(wanted), "{line}: {refused}");

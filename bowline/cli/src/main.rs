@@ -74,7 +74,15 @@ fn main() -> ExitCode {
     if let Some((name, words)) = mpiexec::called() {
         return report(start_log().and_then(|()| mpiexec::main(&name, words)), &name);
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => error.exit(),
+        // Help, or the version.
+        Err(asked) => {
+            let printed = asked.print().and_then(|()| std::io::stdout().flush());
+            return report(output::check(printed).map(|()| ExitCode::SUCCESS), "bowline");
+        }
+    };
     let done = start_log().and_then(|()| match cli.command {
         Command::Run(args) => run::main(&args),
         Command::Agent(_) => Ok(run::agent()),

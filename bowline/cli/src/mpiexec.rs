@@ -43,11 +43,11 @@ pub(crate) fn called() -> Option<(String, Vec<OsString>)> {
 pub(crate) fn main(name: &str, words: Vec<OsString>) -> Result<ExitCode> {
     let job = match parse(words) {
         Ok(Asked::Help) => {
-            print!("{}", help(name));
+            crate::output::print(&help(name))?;
             return Ok(ExitCode::SUCCESS);
         }
         Ok(Asked::Version) => {
-            println!("{name} (Bowline) {}", env!("CARGO_PKG_VERSION"));
+            crate::output::print(&format!("{name} (Bowline) {}", env!("CARGO_PKG_VERSION")))?;
             return Ok(ExitCode::SUCCESS);
         }
         Ok(Asked::Job(job)) => job,

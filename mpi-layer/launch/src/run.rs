@@ -214,7 +214,7 @@ pub enum LaunchError {
     #[error("cannot start the job: {0}")]
     Memory(#[from] JobError),
     /// The program.
-    #[error("cannot start {program:?} as rank {rank}: {source}")]
+    #[error("cannot start {program:?} as rank {rank}: {source}{}", remedy(source))]
     Program {
         /// Which program.
         program: OsString,
@@ -224,7 +224,7 @@ pub enum LaunchError {
         source: io::Error,
     },
     /// Another system call.
-    #[error("cannot {act}: {source}")]
+    #[error("cannot {act}: {source}{}", remedy(source))]
     System {
         /// What was tried.
         act: &'static str,
@@ -296,6 +296,21 @@ pub fn run(options: &RunOptions) -> Result<ExitReport, LaunchError> {
     };
     let terminal = started.input.map(stdin::TerminalInput::new);
     supervise::Supervisor::new(options, node, signals, output, terminal).run()
+}
+
+/// What helps where the system says no, if the user can do it.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            "; a launcher keeps two files open for each rank, four with --label, and some more: raise the limit \
+             (ulimit -n), or start fewer ranks"
+        }
+        Some(libc::ENFILE) => "; other processes of this machine have them open",
+        Some(libc::EAGAIN) => {
+            "; the limit of processes is reached (ulimit -u): raise it, or start fewer ranks"
+        }
+        _ => "",
+    }
 }
 
 pub(crate) fn system(act: &'static str) -> impl FnOnce(rustix::io::Errno) -> LaunchError {

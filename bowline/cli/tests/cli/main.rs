@@ -8,6 +8,7 @@ mod hosts;
 mod info;
 mod model;
 mod mpiexec;
+mod output;
 mod perf;
 mod protocols;
 mod receive_queues;

@@ -24,6 +24,7 @@ mod input;
 mod output;
 mod remote;
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -124,6 +125,12 @@ impl Head {
         self.remotes.iter_mut().for_each(Remote::kill);
         self.output.finish();
         outcome?;
+        // A reader that left as the job ended has all it wanted.
+        if let Some(error) = self.output.failure()
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            self.policy.unwritten(&error);
+        }
         Ok(ExitReport::of(self.policy))
     }
 
@@ -141,8 +148,14 @@ impl Head {
             for (index, bytes) in self.output.written() {
                 self.remotes[index].grant(bytes);
             }
-            if self.output.is_broken() {
-                self.policy.nobody_reads(&mut orders);
+            if let Some(error) = self.output.failure() {
+                match error.kind() {
+                    io::ErrorKind::BrokenPipe => self.policy.nobody_reads(&mut orders),
+                    _ => {
+                        self.policy.unwritten(&error);
+                        self.policy.end_job(&mut orders);
+                    }
+                }
             }
             // Ranks are consecutive, so rank 0 runs on the first host.
             self.input.step(&mut self.remotes[0]);

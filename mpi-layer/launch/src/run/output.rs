@@ -37,7 +37,8 @@ pub(super) struct Labels {
 /// The thread.
 #[derive(Debug)]
 pub(super) struct Output {
-    thread: JoinHandle<()>,
+    /// Ends with what went wrong first.
+    thread: JoinHandle<Option<io::Error>>,
     ended: OwnedFd,
 }
 
@@ -46,42 +47,52 @@ impl Stream {
         Self { rank, is_error, pipe: Some(pipe), labels: Labels::of(Some(rank)) }
     }
 
-    /// Copies one piece; false when there is nothing now.
-    fn copy(&mut self, space: &mut [u8]) -> bool {
+    /// Copies one piece; false when there is nothing now. The first write that fails otherwise than for want of a
+    /// reader goes to `failed`.
+    fn copy(&mut self, space: &mut [u8], failed: &mut Option<io::Error>) -> bool {
         let Some(pipe) = &self.pipe else { return false };
         let mut out = Vec::new();
         match rustix::io::read(pipe, &mut *space) {
-            Ok(0) => return self.end(),
+            Ok(0) => return self.end(failed),
             Ok(n) => self.labels.lines(&space[..n], &mut out),
             Err(Errno::INTR) => return true,
             Err(Errno::AGAIN) => return false,
-            Err(_) => return self.end(),
+            Err(_) => return self.end(failed),
         }
-        if !self.write(&out) {
-            // Nobody reads the launcher's output: the rank learns by a broken pipe, as if it
-            // wrote there itself.
-            self.pipe = None;
-        }
+        self.write(&out, failed);
         true
     }
 
     /// The stream has ended: what is left of its last line goes out.
-    fn end(&mut self) -> bool {
+    fn end(&mut self, failed: &mut Option<io::Error>) -> bool {
         self.pipe = None;
         let mut out = Vec::new();
         self.labels.rest(&mut out);
-        if !out.is_empty() {
-            self.write(&out);
-        }
+        self.write(&out, failed);
         false
     }
 
-    fn write(&self, bytes: &[u8]) -> bool {
-        let written = |mut to: Box<dyn Write>| to.write_all(bytes).and_then(|()| to.flush());
-        match self.is_error {
-            true => written(Box::new(io::stderr().lock())).is_ok(),
-            false => written(Box::new(io::stdout().lock())).is_ok(),
+    fn write(&mut self, bytes: &[u8], failed: &mut Option<io::Error>) {
+        if let Err(error) = write(self.is_error, bytes) {
+            // The rank learns by a broken pipe, much as if it wrote to the launcher's output itself.
+            self.pipe = None;
+            // That a reader wants no more is no failure.
+            if error.kind() != io::ErrorKind::BrokenPipe {
+                failed.get_or_insert(error);
+            }
         }
+    }
+}
+
+/// Writes to one of the launcher's standard streams.
+pub(super) fn write(is_error: bool, bytes: &[u8]) -> io::Result<()> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let written = |to: &mut dyn Write| to.write_all(bytes).and_then(|()| to.flush());
+    match is_error {
+        true => written(&mut io::stderr().lock()),
+        false => written(&mut io::stdout().lock()),
     }
 }
 
@@ -144,23 +155,25 @@ impl Output {
         Ok(Self { thread, ended })
     }
 
-    /// The job has ended: copies what is there and waits until it is written.
-    pub(super) fn finish(self) {
+    /// The job has ended: copies what is there and waits until it is written. Returns why some of the output is lost,
+    /// unless nobody wanted it.
+    pub(super) fn finish(self) -> Option<io::Error> {
         let _ = rustix::io::write(&self.ended, &1u64.to_ne_bytes());
-        if self.thread.join().is_err() {
-            tracing::warn!("the output thread has panicked");
-        }
+        let panicked = |_| Some(io::Error::other("the output thread has panicked"));
+        self.thread.join().unwrap_or_else(panicked)
     }
 }
 
-fn pump(mut streams: Vec<Stream>, ended: &OwnedFd) {
+/// Copies until every pipe has ended, or the job has; returns the first write that failed.
+fn pump(mut streams: Vec<Stream>, ended: &OwnedFd) -> Option<io::Error> {
     let mut space = vec![0; 16 * 1024];
+    let mut failed = None;
     loop {
         let mut fds = vec![PollFd::new(ended, PollFlags::IN)];
         let open = streams.iter().filter_map(|stream| stream.pipe.as_ref());
         fds.extend(open.map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         if fds.len() == 1 {
-            return;
+            return failed;
         }
         if poll(&mut fds, None).is_err() {
             continue;
@@ -169,13 +182,13 @@ fn pump(mut streams: Vec<Stream>, ended: &OwnedFd) {
         for stream in &mut streams {
             // One piece per stream and round, so that a loud rank does not silence the others;
             // everything, when it is the last chance.
-            while stream.copy(&mut space) && over {}
+            while stream.copy(&mut space, &mut failed) && over {}
         }
         if over {
             for stream in &mut streams {
-                stream.end();
+                stream.end(&mut failed);
             }
-            return;
+            return failed;
         }
     }
 }

@@ -15,6 +15,7 @@
 //! 4. A rank that has left the job while another waits for it in a barrier may be about to say why:
 //!    its end is waited for, [`LAST_WORDS`] at most. A failed end is the job's failure then.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use super::end::{Failure, RankEnd, harmless};
@@ -209,6 +210,16 @@ impl Policy {
         self.end_job(orders);
     }
 
+    /// The output cannot be written, and some of it is lost. It is reported even if ranks failed before, or because of it.
+    pub(super) fn unwritten(&mut self, error: &io::Error) {
+        let sentence = format!("some output of the job is lost, it cannot be written: {error}");
+        match &self.failure {
+            Some(_) if self.prints_failure => say(&sentence),
+            Some(_) => {}
+            None => self.fail(Failure { rank: None, code: 1, sentence }),
+        }
+    }
+
     /// The launcher got a signal.
     pub(super) fn signal(&mut self, number: i32, orders: &mut Vec<Order>) {
         match number {
@@ -314,7 +325,8 @@ impl Policy {
         }
     }
 
-    fn end_job(&mut self, orders: &mut Vec<Order>) {
+    /// Every rank is asked to end, unless that was done.
+    pub(super) fn end_job(&mut self, orders: &mut Vec<Order>) {
         if self.phase == Phase::Running {
             self.phase = Phase::Ending;
             orders.push(Order::End);

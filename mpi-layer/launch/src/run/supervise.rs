@@ -44,10 +44,11 @@ impl Supervisor {
         let outcome = self.supervise();
         // Whatever has happened, nothing of the job stays.
         self.node.finish();
-        if let Some(output) = self.output {
-            output.finish();
-        }
+        let unwritten = self.output.and_then(Output::finish);
         outcome?;
+        if let Some(error) = unwritten {
+            self.policy.unwritten(&error);
+        }
         Ok(ExitReport::of(self.policy))
     }
 

@@ -7,17 +7,16 @@
 //! the thread has written.
 
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bowline_base::sync::atomic::{AtomicBool, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::run::output::Labels;
+use crate::run::output::{Labels, write};
 use crate::run::{LaunchError, system};
 
 /// Output that has come from an agent.
@@ -34,8 +33,8 @@ pub(super) struct Piece {
 struct Progress {
     /// Bytes written, by agent.
     written: Mutex<Vec<(usize, u32)>>,
-    /// Nobody reads the launcher's output.
-    broken: AtomicBool,
+    /// Why the launcher's output could not be written first, until it is taken.
+    failed: Mutex<Option<io::Error>>,
     event: OwnedFd,
 }
 
@@ -52,8 +51,8 @@ impl Writer {
     pub(super) fn start(label: bool) -> Result<Self, LaunchError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let event = eventfd(0, flags).map_err(system("make an event counter"))?;
-        let (written, broken) = (Mutex::default(), AtomicBool::new(false));
-        let progress = Arc::new(Progress { written, broken, event });
+        let progress =
+            Arc::new(Progress { written: Mutex::default(), failed: Mutex::default(), event });
         let (pieces, receiver) = channel();
         let notice = Arc::clone(&progress);
         let thread = std::thread::Builder::new()
@@ -82,10 +81,9 @@ impl Writer {
         std::mem::take(&mut *self.progress.written.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether nobody reads the launcher's output any more; true once.
-    pub(super) fn is_broken(&self) -> bool {
-        // Relaxed: a flag that publishes nothing.
-        self.progress.broken.swap(false, Ordering::Relaxed)
+    /// Why output could not be written; once, whatever fails later. A broken pipe is that nobody reads it any more.
+    pub(super) fn failure(&self) -> Option<io::Error> {
+        self.progress.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Writes what has come and ends the thread.
@@ -113,9 +111,17 @@ fn write_all(
     progress: &Progress,
     label: bool,
     moment: Duration,
-    mut write: impl FnMut(bool, &[u8]) -> bool,
+    mut write: impl FnMut(bool, &[u8]) -> io::Result<()>,
 ) {
     let mut streams: HashMap<(u32, bool), Lines> = HashMap::new();
+    let mut has_failed = false;
+    let mut write = |is_error, bytes: &[u8]| {
+        if let Err(error) = write(is_error, bytes)
+            && !std::mem::replace(&mut has_failed, true)
+        {
+            progress.fail(error);
+        }
+    };
     loop {
         let open = !label && streams.values().any(|lines| lines.labels.is_partial());
         let received = match open {
@@ -130,16 +136,15 @@ fn write_all(
             lines.heard = heard;
             let mut out = Vec::new();
             lines.labels.lines(&bytes, &mut out);
-            progress.wrote(write(is_error, &out), remote, bytes.len());
+            write(is_error, &out);
+            progress.took(remote, bytes.len());
         }
         if open || is_over {
             for ((_, is_error), lines) in &mut streams {
                 if is_over || lines.heard.elapsed() >= moment {
                     let mut out = Vec::new();
                     lines.labels.rest(&mut out);
-                    if !write(*is_error, &out) {
-                        progress.fail();
-                    }
+                    write(*is_error, &out);
                 }
             }
         }
@@ -150,32 +155,17 @@ fn write_all(
 }
 
 impl Progress {
-    /// A piece of a remote was taken, and its lines were written if `ok`.
-    fn wrote(&self, ok: bool, remote: usize, bytes: usize) {
-        if !ok {
-            self.fail();
-        }
+    /// A piece of a remote was taken, and its lines were written if that is possible.
+    fn took(&self, remote: usize, bytes: usize) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.push((remote, bytes as u32));
         drop(written);
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
-    fn fail(&self) {
-        // Relaxed: as in `is_broken`.
-        self.broken.store(true, Ordering::Relaxed);
+    fn fail(&self, error: io::Error) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-    }
-}
-
-fn write(is_error: bool, bytes: &[u8]) -> bool {
-    if bytes.is_empty() {
-        return true;
-    }
-    let written = |mut to: Box<dyn Write>| to.write_all(bytes).and_then(|()| to.flush());
-    match is_error {
-        true => written(Box::new(io::stderr().lock())).is_ok(),
-        false => written(Box::new(io::stdout().lock())).is_ok(),
     }
 }
 
@@ -186,8 +176,7 @@ mod tests {
     /// What is written of these pieces, of (rank, text), which have all come before.
     fn written(label: bool, moment: Duration, all: &[(u32, &str)]) -> Vec<String> {
         let event = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let (written, broken) = (Mutex::default(), AtomicBool::new(false));
-        let progress = Progress { written, broken, event };
+        let progress = Progress { written: Mutex::default(), failed: Mutex::default(), event };
         let (pieces, receiver) = channel();
         for (rank, text) in all {
             let (rank, bytes) = (*rank, text.as_bytes().to_vec());
@@ -199,7 +188,7 @@ mod tests {
             if !bytes.is_empty() {
                 out.push(String::from_utf8(bytes.to_vec()).unwrap());
             }
-            true
+            Ok(())
         });
         let counted: u32 = progress.written.lock().unwrap().iter().map(|(_, bytes)| bytes).sum();
         assert_eq!(counted as usize, all.iter().map(|(_, text)| text.len()).sum::<usize>());
@@ -214,6 +203,24 @@ mod tests {
         assert_eq!(lines, ["whole\n", "half a line\n", "\n", "and half"]);
         let lines = written(true, never, &pieces);
         assert_eq!(lines, ["[1] whole\n", "[0] half a line\n", "[2] \n", "[1] and half\n"]);
+    }
+
+    #[test]
+    fn only_the_first_failure_is_kept() {
+        let event = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let progress = Progress { written: Mutex::default(), failed: Mutex::default(), event };
+        let (pieces, receiver) = channel();
+        for text in ["one\n", "two\n"] {
+            let bytes = text.as_bytes().to_vec();
+            pieces.send(Piece { remote: 0, rank: 0, is_error: false, bytes }).unwrap();
+        }
+        drop(pieces);
+        let mut kinds = [io::ErrorKind::StorageFull, io::ErrorKind::BrokenPipe].into_iter();
+        write_all(&receiver, &progress, false, MOMENT, |_, _| {
+            Err(kinds.next().unwrap_or(io::ErrorKind::BrokenPipe).into())
+        });
+        let failed = progress.failed.lock().unwrap().take();
+        assert_eq!(failed.map(|error| error.kind()), Some(io::ErrorKind::StorageFull));
     }
 
     #[test]

@@ -13,7 +13,8 @@ bowline_base::settings! {
         /// Transports that carry the messages to a peer together, the preferred first, separated by
         /// commas: tcp, tcp:eth1 for a network interface by its name, ofi and verbs. Messages go by the
         /// first that works and leads to the peer, long ones are read by all at the same time, and when
-        /// one fails the others go on. Alike on all ranks but for the interfaces' names. Empty: none.
+        /// one fails the others go on. What is named twice has two connections. Alike on all ranks but for
+        /// the interfaces' names. Empty: none.
         pub RAILS: String = Setting::<String>::text("BOWLINE_RAILS", "")
             .cost("16 bytes more for each message, an acknowledgement now and then, and up to 1 MiB for each peer of what it has not acknowledged")
             .change("name two networks of your hosts where one is too slow, or must be allowed to fail: tcp:eth0,tcp:eth1");

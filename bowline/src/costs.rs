@@ -223,10 +223,11 @@ pub(crate) fn place(setting: &str, name: &str) -> Option<PathBuf> {
     match setting.trim() {
         "off" => None,
         "" | "auto" => {
-            let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-            let cache = cache.filter(|path| path.is_absolute());
-            let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache"));
-            Some(cache.or(home)?.join(name))
+            // A relative one, or an empty one, would lead into the directory where the process happens to run.
+            let named = |variable| std::env::var_os(variable).map(PathBuf::from);
+            let absolute = |variable| named(variable).filter(|path| path.is_absolute());
+            let home = || Some(absolute("HOME")?.join(".cache"));
+            Some(absolute("XDG_CACHE_HOME").or_else(home)?.join(name))
         }
         path => Some(PathBuf::from(path)),
     }

@@ -26,6 +26,9 @@ pub enum StackError {
     /// The choice of transports names one that does not exist.
     #[error("BOWLINE_TRANSPORTS names `{0}`; this build has {known}", known = TRANSPORT_NAMES)]
     NoSuchTransport(String),
+    /// A transport is named twice.
+    #[error("BOWLINE_TRANSPORTS names `{0}` twice; a rank opens each transport once")]
+    TransportTwice(String),
     /// What is to carry messages together cannot.
     #[error("BOWLINE_RAILS is `{value}`: {source}")]
     Rails {

@@ -23,7 +23,7 @@ pub enum MemberError {
     #[error("cannot exchange data with the other ranks through the launcher: {0}")]
     Exchange(#[from] PmiError),
     /// A rank's worker cannot be reached.
-    #[error("cannot connect to rank {rank}: {source}")]
+    #[error("rank {rank} cannot be reached: {source}")]
     Connect {
         /// Which one.
         rank: u32,

@@ -40,7 +40,7 @@ pub(crate) fn check(config: &Config) -> Result<(), StackError> {
     if directory.is_none_or(|directory| directory.is_dir()) {
         return Ok(());
     }
-    let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+    let source = std::io::Error::new(std::io::ErrorKind::NotFound, "there is no such directory");
     Err(StackError::Record { path: path.display().to_string(), source })
 }
 

@@ -95,8 +95,13 @@ pub fn check_job(config: &Config, here: bool) -> Result<(), StackError> {
 /// `built` says whether a transport that exists is in the build.
 fn check_names(config: &Config, built: impl Fn(&str) -> bool) -> Result<(), StackError> {
     let known = |name: &str| ["self", "shm", "tcp", "ofi", "verbs"].contains(&name) && built(name);
-    if let Some(name) = names(true, config).into_iter().find(|name| !known(name)) {
-        return Err(StackError::NoSuchTransport(name));
+    let mut named = names(true, config);
+    if let Some(name) = named.iter().find(|name| !known(name)) {
+        return Err(StackError::NoSuchTransport(name.clone()));
+    }
+    named.sort_unstable();
+    if let Some(pair) = named.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(StackError::TransportTwice(pair[0].clone()));
     }
     bowline_mpi::CollOptions::from_config(config)?;
     let rails = rail_names(config);
@@ -215,6 +220,7 @@ fn rails(
             Some(("tcp", interface)) => {
                 let mut options = TcpOptions::from_config(config, place.secret);
                 interface.clone_into(&mut options.interfaces);
+                options.interfaces_setting = RAILS.name();
                 let failed = |source| StackError::Transport { transport: "tcp", source };
                 Box::new(TcpIface::open(options).map_err(failed)?)
             }

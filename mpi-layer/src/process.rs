@@ -147,7 +147,7 @@ impl Process {
             if let Some(ConnectError::PeerFailed { how, .. }) = why.downcast_ref() {
                 return MpiError::PeerFailed(*how);
             }
-            tracing::error!(world_rank, "cannot connect: {why}");
+            tracing::error!(world_rank, "a rank cannot be reached: {why}");
             MpiError::Unreachable { world_rank }
         })
     }

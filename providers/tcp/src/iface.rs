@@ -285,8 +285,15 @@ impl TcpIface {
 
     fn listen_everywhere(&mut self) -> Result<(), OpenError> {
         let range = socket::ports(&self.options.ports).ok_or_else(|| OpenError::System {
-            act: "use the ports of BOWLINE_TCP_PORTS, which are 0, a port or a range a-b",
-            source: std::io::ErrorKind::InvalidInput.into(),
+            act: "use the ports of BOWLINE_TCP_PORTS",
+            source: std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                format!(
+                    "it is `{}`, and takes 0, a port up to {} or a range such as 20000-20099",
+                    self.options.ports,
+                    u16::MAX
+                ),
+            ),
         })?;
         let mut names: Vec<String> = Vec::new();
         let mut refused = None;

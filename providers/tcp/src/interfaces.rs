@@ -117,15 +117,17 @@ unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
 
 /// What the setting says about interfaces.
 struct Wanted<'a> {
+    /// The setting.
+    setting: &'static str,
     named: Vec<&'a str>,
     denied: Vec<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
-    fn parse(text: &'a str) -> Self {
+    fn parse(text: &'a str, setting: &'static str) -> Self {
         let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
         let (denied, named) = words.partition::<Vec<_>, _>(|word| word.starts_with('!'));
-        Self { named, denied: denied.into_iter().map(|word| &word[1..]).collect() }
+        Self { setting, named, denied: denied.into_iter().map(|word| &word[1..]).collect() }
     }
 
     /// Whether `found` is used, and why (not).
@@ -136,9 +138,9 @@ impl<'a> Wanted<'a> {
 
     /// Whether `found` is used while it is up.
     fn judge_up(&self, found: &Found) -> Result<String, String> {
-        let name = found.name.as_str();
+        let (name, setting) = (found.name.as_str(), self.setting);
         if self.denied.contains(&name) {
-            return Err("BOWLINE_TCP_INTERFACES denies it".to_owned());
+            return Err(format!("{setting} denies it"));
         }
         if found.loopback {
             return if found.ip.is_loopback() {
@@ -155,10 +157,10 @@ impl<'a> Wanted<'a> {
             return Err("a link-local address, which means nothing to other hosts".to_owned());
         }
         if self.named.contains(&name) {
-            return Ok("BOWLINE_TCP_INTERFACES names it".to_owned());
+            return Ok(format!("{setting} names it"));
         }
         if !self.named.is_empty() {
-            return Err("BOWLINE_TCP_INTERFACES names others".to_owned());
+            return Err(format!("{setting} names others"));
         }
         let bridge = std::path::Path::new("/sys/class/net").join(name).join("bridge").exists();
         if bridge || CONTAINERS.iter().any(|prefix| name.starts_with(prefix)) {
@@ -180,17 +182,20 @@ pub fn interfaces(options: &TcpOptions) -> Result<Vec<RouteChoice>, OpenError> {
 }
 
 pub(crate) fn judged(options: &TcpOptions) -> Result<Vec<(Found, RouteChoice)>, OpenError> {
-    let wanted = Wanted::parse(&options.interfaces);
+    let wanted = Wanted::parse(&options.interfaces, options.interfaces_setting);
     let all = system()
         .map_err(|source| OpenError::System { act: "list the network interfaces", source })?;
     if let Some(unknown) =
         wanted.named.iter().find(|&&name| all.iter().all(|found| found.name != name))
     {
         return Err(OpenError::System {
-            act: "use the network interfaces of BOWLINE_TCP_INTERFACES",
+            act: "use the network interfaces that are named",
             source: std::io::Error::new(
                 std::io::ErrorKind::NotFound,
-                format!("there is no interface {unknown} with an address"),
+                format!(
+                    "{} has {unknown}, and there is no interface of this name with an address",
+                    options.interfaces_setting
+                ),
             ),
         });
     }
@@ -321,29 +326,44 @@ mod tests {
 
     #[test]
     fn bridges_of_containers_are_chosen_only_by_name() {
-        let by_itself = Wanted::parse("");
+        let by_itself = Wanted::parse("", "BOWLINE_TCP_INTERFACES");
         assert!(by_itself.judge(&found("eth0", "10.0.0.1")).is_ok());
         for name in ["docker0", "br-1f2e", "virbr0", "cni0", "flannel.1", "cali12"] {
             let reason = by_itself.judge(&found(name, "172.17.0.1")).unwrap_err();
             assert!(reason.contains("container"), "{name}: {reason}");
         }
-        assert!(Wanted::parse("docker0").judge(&found("docker0", "172.17.0.1")).is_ok());
+        assert!(
+            Wanted::parse("docker0", "BOWLINE_TCP_INTERFACES")
+                .judge(&found("docker0", "172.17.0.1"))
+                .is_ok()
+        );
     }
 
     #[test]
     fn lists_name_and_deny() {
-        let named = Wanted::parse(" eth1 , ib0");
+        let named = Wanted::parse(" eth1 , ib0", "BOWLINE_TCP_INTERFACES");
         assert!(named.judge(&found("eth1", "10.0.0.1")).is_ok());
         assert!(named.judge(&found("eth0", "10.0.0.1")).is_err());
         assert!(named.judge(&found("lo", "127.0.0.1")).is_ok(), "loopback is always there");
-        let denied = Wanted::parse("!eth0,!lo");
+        let denied = Wanted::parse("!eth0,!lo", "BOWLINE_TCP_INTERFACES");
         assert!(denied.judge(&found("eth0", "10.0.0.1")).is_err());
         assert!(denied.judge(&found("lo", "127.0.0.1")).is_err());
         assert!(denied.judge(&found("eth1", "10.0.0.1")).is_ok());
         let down = Found { up: false, ..found("eth0", "10.0.0.1") };
-        assert!(Wanted::parse("eth0").judge(&down).unwrap_err().contains("down"));
-        assert!(Wanted::parse("").judge(&found("eth0", "fe80::1")).is_err());
-        assert!(Wanted::parse("").judge(&found("eth0", "169.254.1.1")).is_err());
+        assert!(
+            Wanted::parse("eth0", "BOWLINE_TCP_INTERFACES")
+                .judge(&down)
+                .unwrap_err()
+                .contains("down")
+        );
+        assert!(
+            Wanted::parse("", "BOWLINE_TCP_INTERFACES").judge(&found("eth0", "fe80::1")).is_err()
+        );
+        assert!(
+            Wanted::parse("", "BOWLINE_TCP_INTERFACES")
+                .judge(&found("eth0", "169.254.1.1"))
+                .is_err()
+        );
     }
 
     #[test]

@@ -100,6 +100,8 @@ pub struct TcpOptions {
     pub(crate) secret: Secret,
     /// Network interfaces, as [`INTERFACES`] has them.
     pub interfaces: String,
+    /// The setting that names them, for errors: [`INTERFACES`], or another in its place.
+    pub interfaces_setting: &'static str,
     /// Ports, as [`PORTS`] has them.
     pub ports: String,
     /// Longest message of one frame, in bytes.
@@ -132,6 +134,7 @@ impl TcpOptions {
         Self {
             secret: Secret::new(secret),
             interfaces: config.get(INTERFACES),
+            interfaces_setting: INTERFACES.name(),
             ports: config.get(PORTS),
             max_bcopy: config.get(MAX_BCOPY),
             queue: config.get(QUEUE),

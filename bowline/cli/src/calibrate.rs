@@ -12,11 +12,13 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail, ensure};
 use bowline::costs;
 use bowline_model::transport::{CostOrigin, Figure, KnownCosts};
+use clap::ValueEnum as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::output;
+use crate::perf::test::{Transport, name_of};
 
 /// Measure between two ranks what the choice of protocols depends on, and remember it.
 ///
@@ -31,7 +33,7 @@ Examples:
   bowline calibrate --forget               back to what comes with the library")]
 pub(crate) struct Args {
     /// Transports to measure, separated by commas.
-    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "shm,tcp")]
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = transport, default_value = "shm,tcp")]
     transport: Vec<String>,
     /// Print what is known and measure nothing.
     #[arg(long, conflicts_with = "forget")]
@@ -42,6 +44,19 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// A transport between two ranks.
+fn transport(name: &str) -> Result<String, String> {
+    let others = || Transport::value_variants().iter().filter(|known| **known != Transport::Itself);
+    let names: Vec<_> = others().map(name_of).collect();
+    match names.iter().any(|known| known == name) {
+        true => Ok(name.to_owned()),
+        false => Err(format!(
+            "there is no transport `{name}` between ranks; there are {}",
+            names.join(", ")
+        )),
+    }
 }
 
 /// What is printed.

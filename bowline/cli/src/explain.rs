@@ -20,6 +20,7 @@ use bowline_model::coll::price::ReductionOperands;
 use protocols::{Carried, Protocols};
 use serde::Serialize;
 
+use super::info::machine;
 use super::perf::site::{Round, Site};
 use super::{numbers, output, start};
 
@@ -107,8 +108,40 @@ impl Args {
             bail!("{option}: this collective has no operation; leave it out");
         }
         let class = self.class.unwrap_or(Class::Vector);
-        let width = self.width.unwrap_or(8);
-        Ok(ReductionOperands::new(!self.ordered, class.into(), width as usize))
+        Ok(ReductionOperands::new(!self.ordered, class.into(), self.width()))
+    }
+
+    /// Bytes of an element.
+    fn width(&self) -> usize {
+        self.width.unwrap_or(8) as usize
+    }
+
+    /// Whether a job of so many ranks has those that are named.
+    fn check_ranks(&self, ranks: u32) -> anyhow::Result<()> {
+        for (option, rank) in [("--rank", Some(self.rank)), ("--peer", self.peer)] {
+            let rank = rank.unwrap_or(0);
+            ensure!(rank < ranks, "{option} {rank}: ranks are 0 to {}", ranks - 1);
+        }
+        Ok(())
+    }
+
+    /// Whether such a job can send what is asked for.
+    fn check_send(&self, ranks: u32) -> anyhow::Result<()> {
+        if self.send.is_none() {
+            return Ok(());
+        }
+        ensure!(ranks > 1, "--send: the only rank has nobody to send to; start two or more, by -n");
+        let peer = self.peer.unwrap_or((self.rank + 1) % ranks);
+        ensure!(peer != self.rank, "--send: rank {peer} would send to itself; name another --peer");
+        Ok(())
+    }
+
+    /// Whether this machine has memory for the sender and the receiver, which have a buffer each.
+    fn check_memory(&self) -> anyhow::Result<()> {
+        let Some(&longest) = self.send.iter().flatten().max() else { return Ok(()) };
+        machine::has_memory((longest as u64).saturating_mul(2), || {
+            format!("--send {longest}: the buffers of the two ranks take")
+        })
     }
 }
 
@@ -190,18 +223,20 @@ impl From<LaneReport> for Lane {
 pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
     let config = bowline::config_from_env()?;
     if let Some(name) = args.collective {
+        let (ranks, nodes) = (args.ranks, args.nodes);
         ensure!(
-            args.share.is_finite() && args.share >= 1.0,
-            "--share {}: at least 1 rank has a processor",
+            (1.0..=f64::from(ranks)).contains(&args.share),
+            "--share {}: between 1 and all {ranks} ranks share a processor",
             args.share
         );
-        let (ranks, nodes) = (args.ranks, args.nodes);
         ensure!(
             nodes <= ranks,
             "--nodes {nodes}: there are {ranks} ranks, at least one on each node"
         );
         let of = (name, args.operands(name)?);
-        let report = collective::report(&config, of, (ranks, nodes), args.share, &args.size)?;
+        let width = args.width();
+        let report =
+            collective::report(&config, of, width, (ranks, nodes), args.share, &args.size)?;
         match args.json {
             true => output::print_json(&report)?,
             false => output::print(&report.text()?)?,
@@ -210,17 +245,20 @@ pub(crate) fn main(args: &Args, as_rank: bool) -> anyhow::Result<ExitCode> {
     }
     ensure!(args.ranks <= MOST_RANKS, "-n {}: at most {MOST_RANKS} ranks are started", args.ranks);
     if !as_rank && !bowline_launch::bootstrap::is_started() {
-        for (option, rank) in [("--rank", Some(args.rank)), ("--peer", args.peer)] {
-            let rank = rank.unwrap_or(0);
-            ensure!(rank < args.ranks, "{option} {rank}: ranks are 0 to {}", args.ranks - 1);
-        }
+        args.check_ranks(args.ranks)?;
+        args.check_send(args.ranks)?;
+        args.check_memory()?;
         return start::processes(args.ranks, &config);
     }
     let mut site = Site::of_process(&config)?;
     let worker = site.worker()?;
     let addresses = site.publish(&worker.address())?;
     let peers = site.ranks();
-    ensure!(args.rank < peers, "--rank {}: ranks are 0 to {}", args.rank, peers - 1);
+    match args.check_ranks(peers).and_then(|()| args.check_send(peers)) {
+        // All ranks find the same.
+        Err(_) if site.rank() != 0 => return Ok(ExitCode::SUCCESS),
+        possible => possible?,
+    }
     let sent = sent(&mut site, &worker, addresses, args)?;
     let mut report = None;
     if site.rank() == args.rank {
@@ -268,11 +306,12 @@ fn sent(
     worker.open_space(0, SpaceOptions { ranks, ..SpaceOptions::default() })?;
     let peer = args.peer.unwrap_or((args.rank + 1) % ranks);
     let sizes: Vec<u64> = args.send.iter().flatten().map(|&size| size as u64).collect();
-    ensure!(peer < ranks, "--peer {peer}: ranks are 0 to {}", ranks - 1);
     if sizes.is_empty() {
         return Ok(None);
     }
-    ensure!(peer != args.rank, "--send: rank {peer} would send to itself; name another --peer");
+    if [args.rank, peer].contains(&site.rank()) {
+        args.check_memory()?;
+    }
     let messages = match site.rank() {
         rank if rank == args.rank => {
             let ep = worker.connect(&site.published(addresses, peer)?)?;

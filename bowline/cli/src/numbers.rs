@@ -62,6 +62,11 @@ pub(crate) fn about(bytes: u64) -> String {
     format!("{value:.digits$}{}", units[unit])
 }
 
+/// So many ranks, in words.
+pub(crate) fn ranks(count: u32) -> String {
+    format!("{count} rank{}", if count == 1 { "" } else { "s" })
+}
+
 /// Reads a time in seconds, fractions allowed.
 ///
 /// # Errors
@@ -107,6 +112,11 @@ mod tests {
     fn bytes_are_shown_in_the_unit_that_fits() {
         let shown = [0, 96, 1023, 1024, 3_213_568, 550_912, 1 << 30, 24_684_084 << 10].map(about);
         assert_eq!(shown, ["0", "96", "1023", "1k", "3.1m", "538k", "1g", "23.5g"]);
+    }
+
+    #[test]
+    fn one_rank_is_no_ranks() {
+        assert_eq!([0, 1, 2].map(ranks), ["0 ranks", "1 rank", "2 ranks"]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod start_up;
 mod stats;
 mod streams;
 mod tagged;
-mod test;
+pub(crate) mod test;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -111,7 +111,7 @@ impl Args {
     /// name beside `self`. Figures of several could not be labelled.
     fn choose_transport(&mut self, config: &Config) -> anyhow::Result<()> {
         let names = config.get(bowline::stack::TRANSPORTS);
-        if self.transport.is_some() || names.trim().is_empty() {
+        if self.transport.is_some() || self.test.is_bare_memory() || names.trim().is_empty() {
             return Ok(());
         }
         let others: Vec<&str> = names.split(',').map(str::trim).filter(|&n| n != "self").collect();
@@ -159,22 +159,23 @@ impl Args {
                 bail!("{name} needs a rank that dies and one that survives; leave out --ranks 1");
             }
         }
+        if self.test.is_bare_memory() && self.transport.is_some() {
+            bail!("{name} measures memory, which no transport moves; leave out --transport");
+        }
+        if self.window.is_some() && self.test.kind() != Kind::Windows {
+            bail!("{name} sends no windows of messages; leave out --window");
+        }
         for size in self.sizes() {
             if let Some(why) = self.test.refuse_size(size) {
                 bail!("{name} cannot measure --size {size}: it {why}");
             }
-            if let Some(available) = machine::memory_available() {
-                // Each rank sends from and receives into a buffer.
-                let needed = (size as u64).saturating_mul(2 * u64::from(ranks));
-                if needed > available {
-                    bail!(
-                        "{name} cannot measure --size {size}: {ranks} ranks with two buffers each \
-                         take {}, and this machine has {} of memory available",
-                        numbers::about(needed),
-                        numbers::about(available)
-                    );
-                }
-            }
+            // Each rank sends from and receives into a buffer.
+            let needed = (size as u64).saturating_mul(2 * u64::from(ranks));
+            machine::has_memory(needed, || {
+                format!(
+                    "{name} cannot measure --size {size}: {ranks} ranks with two buffers each take"
+                )
+            })?;
         }
         if self.transport() == Transport::Itself {
             if !self.test.works_alone() {
@@ -269,10 +270,10 @@ impl Args {
         let plans = self.plans();
         let figures = match self.test {
             Test::RawLat | Test::RawBw => raw::measure(site, &plans, self.yielding)?,
-            Test::UctLat => bare::measure(site, &plans)?,
+            Test::UctLat => bare::measure(site, &plans, self.yielding)?,
             _ => pair::measure(site, &plans, self.yielding)?,
         };
-        self.print_at(first, &figures)?;
+        self.print_at(first && !figures.is_empty(), &figures)?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -317,6 +318,7 @@ mod tests {
         assert_eq!(chosen("mpi_lat", " shm ").unwrap(), Transport::Shm);
         assert_eq!(chosen("mpi_lat", "self").unwrap(), Transport::Itself);
         assert_eq!(chosen("mpi_lat --transport shm", "self,tcp").unwrap(), Transport::Shm);
+        assert_eq!(chosen("raw_lat", "self,tcp").unwrap(), Transport::Shm);
         let error = chosen("mpi_lat", "self,shm,tcp").unwrap_err().to_string();
         assert!(error.contains("--transport"), "{error}");
     }
@@ -337,6 +339,9 @@ mod tests {
             "death_bulk --size 8",
             "death_bulk --transport self",
             "mpi_lat --size 1024g",
+            "mpi_lat --window 3",
+            "raw_lat --transport tcp",
+            "raw_bw --transport shm",
         ] {
             assert!(args(wrong).check().is_err(), "{wrong}");
         }

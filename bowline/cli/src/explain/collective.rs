@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use super::unlisted::{self, Call};
 use crate::collective::Collective;
+use crate::numbers;
 
 /// Everything that is reported.
 #[derive(Debug, Serialize)]
@@ -64,6 +65,9 @@ struct Operation {
     commutative: bool,
     /// Bytes of an element.
     width: usize,
+    /// As how many they are priced, where that is something else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priced_width: Option<usize>,
 }
 
 /// Parameters of costs that are assumed, whatever the others are from.
@@ -195,13 +199,15 @@ fn algorithms(
     (all, table)
 }
 
-/// What is known of a collective of ranks on some nodes, `share` on each processor, with these settings.
+/// What is known of a collective of ranks on some nodes, `share` on each processor, with these settings. Of an element
+/// `width` is what the user says, and the operands have it as prices do.
 ///
 /// # Errors
 /// When the setting is no cost.
 pub(super) fn report(
     config: &Config,
     (collective, operands): (Collective, ReductionOperands),
+    width: usize,
     (ranks, nodes): (u32, u32),
     share: f64,
     sizes: &[usize],
@@ -292,7 +298,8 @@ pub(super) fn report(
         operation: collective.reduces().then(|| Operation {
             class: operands.class().name(),
             commutative: operands.commutative(),
-            width: operands.width(),
+            width,
+            priced_width: Some(operands.width()).filter(|priced| *priced != width),
         }),
         ranks,
         share,
@@ -318,15 +325,21 @@ impl Report {
         let Self {
             collective, ranks, share, nodes, costs, source, assumed, chosen_by, sizes, ..
         } = self;
-        write!(out, "{collective} of {ranks} ranks, {share} on a processor")?;
+        let ranks = numbers::ranks(*ranks);
+        write!(out, "{collective} of {ranks}, {share} on a processor")?;
         writeln!(
             out,
             "{}",
             if *nodes > 1 { format!(", on {nodes} nodes") } else { String::new() }
         )?;
-        if let Some(Operation { class, commutative, width }) = &self.operation {
+        if let Some(Operation { class, commutative, width, priced_width }) = &self.operation {
             let order = if *commutative { "commutative" } else { "not commutative" };
-            writeln!(out, "operation of class {class}, {order}, on elements of {width} bytes")?;
+            let bytes = if *width == 1 { "byte" } else { "bytes" };
+            write!(out, "operation of class {class}, {order}, on elements of {width} {bytes}")?;
+            match priced_width {
+                Some(priced) => writeln!(out, ", priced as of {priced}")?,
+                None => writeln!(out)?,
+            }
         }
         writeln!(out, "times by costs that are {source}: {costs}")?;
         for Assumed { messages, parameters } in assumed.iter().filter(|_| *source != "assumed") {

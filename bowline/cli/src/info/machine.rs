@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use anyhow::bail;
 use bowline_base::doorbell;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -112,9 +113,25 @@ impl Machine {
     }
 }
 
-/// Memory that processes may take without pushing others out, bytes.
-pub(crate) fn memory_available() -> Option<u64> {
-    kilobytes(&read("/proc/meminfo")?, "MemAvailable")
+/// Whether this machine has so many bytes of memory for processes that push no others out, and this process's limit
+/// of addresses allows them. Where the system says neither, they are assumed to be there.
+///
+/// # Errors
+/// When there are fewer: what takes them, as `what` says, and both figures.
+pub(crate) fn has_memory(needed: u64, what: impl FnOnce() -> String) -> anyhow::Result<()> {
+    let available = read("/proc/meminfo").and_then(|meminfo| kilobytes(&meminfo, "MemAvailable"));
+    if let Some(available) = available.filter(|available| needed > *available) {
+        let (needed, available) = (about(needed), about(available));
+        bail!("{} {needed}, and this machine has {available} of memory available", what());
+    }
+    let taken = || kilobytes(&read("/proc/self/status")?, "VmSize");
+    let limit = getrlimit(Resource::As).current;
+    let allowed = limit.map(|limit| limit.saturating_sub(taken().unwrap_or(0)));
+    if let Some(allowed) = allowed.filter(|allowed| needed > *allowed) {
+        let (needed, allowed) = (about(needed), about(allowed));
+        bail!("{} {needed}, and the limit of this process (ulimit -v) leaves {allowed}", what());
+    }
+    Ok(())
 }
 
 fn read(path: impl AsRef<Path>) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Active messages on the bare transport, without the protocol engine: what the engine adds is
 //! the difference to `am_lat`.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use bowline::stack;
 use bowline::uct::{
     AmHeader, AmId, Arrival, EpId, Iface, PeerFailure, PostError, Sink, Source, Token, Verdict,
@@ -20,25 +20,37 @@ const HEADER: AmHeader = [1, 2, 3];
 /// Events per progress call.
 const BUDGET: u32 = 64;
 
-/// Measures.
+/// Measures. There are no figures where another rank reports why.
 ///
 /// # Errors
 /// When the transport does not open, the peer fails, or a payload is damaged.
-pub(crate) fn measure(mut site: Site, plans: &[Plan]) -> Result<Vec<Figure>> {
+pub(crate) fn measure(mut site: Site, plans: &[Plan], yielding: bool) -> Result<Vec<Figure>> {
     let wanted = plans.first().map(Plan::transport_name).unwrap_or_default();
     let all = stack::transports(site.place(), site.config())?;
-    let Some(mut iface) = all.into_iter().find(|iface| iface.attr().provider == wanted) else {
-        bail!("there is no transport `{wanted}`; `bowline info --transports` lists them");
-    };
+    let found = all.into_iter().find(|iface| iface.attr().provider == wanted);
+    let longest = plans.iter().map(|plan| plan.size).max().unwrap_or(0);
+    let fitting = found
+        .with_context(|| {
+            format!("there is no transport `{wanted}`; `bowline info --transports` lists them")
+        })
+        .and_then(|iface| {
+            let limit = iface.attr().limits.am.max_bcopy;
+            ensure!(
+                longest <= limit,
+                "the bare transport carries at most {limit} bytes, not {longest}"
+            );
+            Ok(iface)
+        });
+    let Some(mut iface) = site.together(fitting)? else { return Ok(Vec::new()) };
     let addresses = site.swap(&iface.address())?;
     let ep = iface.connect(&addresses[site.peer() as usize])?;
-    let yields = site.shares_processors();
+    let yields = yielding || site.shares_processors();
     let mut side = Side { iface, ep, inbox: Inbox::default(), out: Buffer::new(0), yields };
     let rank = site.rank();
     let figures = plans
         .iter()
         .map(|plan| {
-            side.resize(plan.size)?;
+            side.resize(plan.size);
             // Each starts where the other one has room for its messages.
             site.swap(&[])?;
             Ok(Figure::new(plan, &drive::ping_pong(plan, rank, &mut side)?))
@@ -86,12 +98,9 @@ struct Side {
 }
 
 impl Side {
-    fn resize(&mut self, size: usize) -> Result<()> {
-        let limit = self.iface.attr().limits.am.max_bcopy;
-        ensure!(size <= limit, "the bare transport carries at most {limit} bytes, not {size}");
+    fn resize(&mut self, size: usize) {
         self.out = Buffer::new(size);
         self.inbox.data = vec![0; size];
-        Ok(())
     }
 
     fn progress(&mut self) -> Result<()> {

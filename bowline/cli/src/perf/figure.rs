@@ -39,6 +39,9 @@ pub(crate) struct Figure {
     /// Whether it is an event of micro- or milliseconds that moves nothing.
     #[serde(skip)]
     slow: bool,
+    /// Whether no transport was measured.
+    #[serde(skip)]
+    bare: bool,
 }
 
 /// What some tests measure beside their figure.
@@ -74,6 +77,7 @@ impl Figure {
             messages_per_s: 1e9 / median,
             beside: None,
             slow: matches!(plan.kind(), Kind::Jobs | Kind::Deaths),
+            bare: plan.test.is_bare_memory(),
         }
     }
 
@@ -102,12 +106,14 @@ pub(crate) fn table(figures: &[Figure]) -> String {
         (false, 1) => "process",
         (false, _) => "processes",
     };
-    let of = &first.transport;
     if first.slow {
         return slow_table(figures, how);
     }
-    let _ =
-        writeln!(out, "{}: {} {how}, transport {of}, ns per operation", first.test, first.ranks);
+    let over = match first.bare {
+        true => "memory without a transport".to_owned(),
+        false => format!("transport {}", first.transport),
+    };
+    let _ = writeln!(out, "{}: {} {how}, {over}, ns per operation", first.test, first.ranks);
     let _ = writeln!(
         out,
         "{:>10} {:>12} {:>12} {:>12} {:>12} {:>12}",
@@ -173,6 +179,7 @@ mod tests {
             messages_per_s: 1e9 / ns,
             beside: None,
             slow,
+            bare: false,
         }
     }
 

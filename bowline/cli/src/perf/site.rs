@@ -124,6 +124,21 @@ impl Site {
         }
     }
 
+    /// Makes the failure of any rank one of all: the lowest that failed gets its error, the others nothing. So it is
+    /// reported once. Collective.
+    ///
+    /// # Errors
+    /// `mine`, at the lowest rank that has one; or when a rank or the launcher has gone.
+    pub(crate) fn together<T>(&mut self, mine: Result<T>) -> Result<Option<T>> {
+        let failed: &[u8] = if mine.is_err() { b"failed" } else { b"" };
+        let outcomes = self.swap(failed)?;
+        match outcomes.iter().position(|outcome| !outcome.is_empty()) {
+            None => mine.map(Some),
+            Some(first) if first == self.rank() as usize => mine.map(Some),
+            Some(_) => Ok(None),
+        }
+    }
+
     /// Gives all ranks `mine`; returns what each gave, by rank. Collective.
     ///
     /// # Errors

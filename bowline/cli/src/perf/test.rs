@@ -157,6 +157,11 @@ impl Test {
         matches!(self, Self::TagBw | Self::TagRate | Self::AmBw | Self::StreamBw)
     }
 
+    /// Whether memory is measured that ranks share, without any transport.
+    pub(crate) const fn is_bare_memory(self) -> bool {
+        matches!(self, Self::RawLat | Self::RawBw)
+    }
+
     /// Whether there is no payload to choose.
     const fn carries_nothing(self) -> bool {
         matches!(self, Self::Barrier) || matches!(self.kind(), Kind::Jobs | Kind::Deaths)

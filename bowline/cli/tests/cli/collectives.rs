@@ -232,9 +232,9 @@ fn every_collective_is_known_for_any_number_of_ranks() {
         "exscan",
     ];
     for collective in all {
-        for ranks in ["1", "2", "7", "100000"] {
+        for (ranks, share) in [("1", "1"), ("2", "2"), ("7", "4"), ("100000", "4")] {
             for costs in [None, Some("shm")] {
-                algorithms(&shown(&[collective, "-n", ranks, "--share", "4"], costs));
+                algorithms(&shown(&[collective, "-n", ranks, "--share", share], costs));
             }
         }
     }
@@ -302,6 +302,13 @@ fn operations_and_elements_decide() {
     };
     let (operation, fast) = taken(&[]);
     assert_eq!((&operation["class"], &operation["width"]), (&"vector".into(), &8.into()));
+    assert!(operation.get("priced_width").is_none(), "{operation}");
+    for (width, priced) in [("3", 8), ("100", 128)] {
+        let (operation, _) = taken(&["--width", width]);
+        let given = width.parse::<u64>().unwrap();
+        assert_eq!(operation["width"], given, "{operation}");
+        assert_eq!(operation["priced_width"], priced, "{operation}");
+    }
     let (operation, slow) = taken(&["--class", "scalar", "--width", "16", "--ordered"]);
     assert_eq!((&operation["class"], &operation["commutative"]), (&"scalar".into(), &false.into()));
     assert!(slow == "halving" || slow.starts_with('s'), "{slow} beside {fast}");
@@ -330,6 +337,7 @@ fn wrong_arguments_are_refused() {
     for (arguments, costs, code, wanted) in [
         (&["--collective", "gossip"][..], "auto", 2, "allgather"),
         (&["--collective", "bcast", "--share", "0.5"], "auto", 1, "--share"),
+        (&["--collective", "bcast", "--share", "1e9"], "auto", 1, "all 2 ranks"),
         (&["--share", "2"], "auto", 2, "--collective"),
         (&["--collective", "bcast"], "fast", 1, "BOWLINE_COLL_COSTS"),
     ] {

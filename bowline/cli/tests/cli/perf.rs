@@ -165,7 +165,7 @@ fn a_table_for_people() {
     assert_eq!(out.lines().count(), 4, "{out}");
     assert!(out.contains("median") && out.contains("mpi_lat: 2 processes"), "{out}");
     let out = bowline(["perf", "raw_lat", "--iterations", "50"]).success();
-    assert!(out.contains("one line"), "{out}");
+    assert!(out.contains("one line") && out.contains("memory without a transport"), "{out}");
 }
 
 #[test]
@@ -182,6 +182,8 @@ fn wrong_arguments_are_named() {
         ("death_recv --threads", 1, "leave out --threads"),
         ("death_barrier --ranks 1", 1, "one that survives"),
         ("death_bulk --size 8", 1, "no payload"),
+        ("raw_lat --transport tcp", 1, "leave out --transport"),
+        ("mpi_lat --window 3", 1, "leave out --window"),
     ] {
         let err = bowline(["perf"].into_iter().chain(line.split_whitespace())).failure(code);
         assert!(err.contains(expected), "{line}: {err}");

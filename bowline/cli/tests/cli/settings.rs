@@ -122,3 +122,34 @@ fn explain_of_many_ranks_reads_what_was_asked() {
     assert!(out.contains("rank 0 to rank 255"), "{out}");
     assert_eq!(out.matches(" to rank ").count(), 1, "{out}");
 }
+
+#[test]
+fn messages_that_cannot_be_sent_are_refused_before_anybody_starts() {
+    for (line, expected) in [
+        ("explain --send 900g", "of memory available"),
+        ("explain -n 1 --send 8", "start two or more"),
+        ("explain --send 8 --peer 0", "another --peer"),
+        ("perf uct_lat --size 1m", "carries at most"),
+        ("run -n 2 --program-- explain --send 8 --peer 0", "another --peer"),
+    ] {
+        let own = env!("CARGO_BIN_EXE_bowline");
+        let words = line.split(' ').flat_map(|word| match word {
+            "--program--" => vec!["--", own],
+            word => vec![word],
+        });
+        let ended = bowline(words);
+        assert!(ended.code.is_some_and(|code| code != 0 && code < 128), "{line}: {ended:?}");
+        assert_eq!(ended.err.matches(expected).count(), 1, "{line}: {ended:?}");
+    }
+}
+
+#[test]
+fn without_a_home_nothing_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    for (home, cache) in [("", ""), ("here", "there")] {
+        let mut command = command(["perf", "mpi_lat", "--iterations", "10"]);
+        command.current_dir(&directory).env("HOME", home).env("XDG_CACHE_HOME", cache);
+        finish(command).success();
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0, "HOME={home:?}");
+    }
+}

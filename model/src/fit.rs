@@ -155,7 +155,8 @@ impl std::fmt::Display for FitError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooFew { what, needed, found } => {
-                write!(out, "{what}: {found} different points, and the fit wants {needed}")
+                let points = if *found == 1 { "point" } else { "points" };
+                write!(out, "{what}: {found} different {points}, and the fit wants {needed}")
             }
             Self::BadTime { size, width, time } => {
                 write!(out, "{time} is no time (size {size}, width {width})")
@@ -185,7 +186,7 @@ pub struct SizeFit {
 }
 
 impl SizeFit {
-    /// What a choice of algorithms makes of the parameters; `None` where there are none, or where both are 0.
+    /// What a choice of algorithms makes of the parameters; `None` where there are none, or where they leave it open.
     pub fn widths(&self) -> Option<Widths> {
         Widths::of(self.cost.ok()?)
     }
@@ -206,7 +207,7 @@ impl SizeFit {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Widths {
-    /// alpha_p / alpha_r; infinite where messages cost their sender nothing.
+    /// alpha_p / alpha_r.
     pub ratio: f64,
     /// The best width of multicasts, b_opt.
     pub best: f64,
@@ -217,10 +218,11 @@ pub struct Widths {
 }
 
 impl Widths {
-    /// The widths of parameters; `None` where both are 0, which leaves the ratio open.
+    /// The widths of parameters; `None` where messages cost their sender nothing, which leaves the ratio open: no width
+    /// is too great then.
     pub fn of(cost: Pipelining) -> Option<Self> {
         let ratio = cost.ratio();
-        (!ratio.is_nan()).then(|| Self {
+        ratio.is_finite().then(|| Self {
             ratio,
             best: best_width(ratio),
             break_even: break_even_width(ratio),
@@ -294,9 +296,9 @@ fn fit_size(samples: &Samples, size: u64, statistic: Statistic) -> Result<SizeFi
     let points = points(samples, size, statistic, |m| &m.complete);
     let abscissas = points.iter().map(|&(width, time)| (f64::from(width), time));
     let line = line::line(&abscissas.collect::<Vec<_>>(), &format!("multicasts of {size} bytes"))?;
-    // Times are compared to a billionth: zero may come out of a sum as a little less.
-    let least = -1e-9 * points.iter().map(|p| p.1).fold(0.0, f64::max);
-    let clean = |value: f64| if (least..0.0).contains(&value) { 0.0 } else { value };
+    // Times are compared to a billionth: zero may come out of a sum as a little less or more.
+    let least = 1e-9 * points.iter().map(|p| p.1).fold(0.0, f64::max);
+    let clean = |value: f64| if value.abs() <= least { 0.0 } else { value };
     let cost = Pipelining::new(clean(line.intercept), clean(line.slope));
     Ok(SizeFit { size, points, line, cost })
 }

@@ -57,7 +57,7 @@ pub(super) fn json(fits: &[SizeFit], blocking: bool) -> Value {
             },
             "here": {
                 "alpha_p_ns": fit.line.intercept, "alpha_r_ns": fit.line.slope,
-                "ratio": fit.line.intercept / fit.line.slope, "holds": fit.cost.is_ok(),
+                "ratio": fit.widths().map(|widths| widths.ratio), "holds": fit.cost.is_ok(),
             },
         })
     };
@@ -75,8 +75,11 @@ pub(super) fn table(out: &mut String, fits: &[SizeFit], blocking: bool) {
         );
     }
     for (row, fit) in rows {
-        let ratio = |pipelining: f64, required: f64, holds: bool| {
-            if holds { format!("{:.3}", pipelining / required) } else { "rejected".to_owned() }
+        let of =
+            |ratio: f64, holds| if holds { format!("{ratio:.3}") } else { "rejected".to_owned() };
+        let here = match fit.widths() {
+            None if fit.cost.is_ok() => "-".to_owned(),
+            widths => of(widths.map_or(f64::NAN, |widths| widths.ratio), fit.cost.is_ok()),
         };
         let (pipelining, required) = (fit.line.intercept, fit.line.slope);
         let _ = writeln!(
@@ -85,8 +88,8 @@ pub(super) fn table(out: &mut String, fits: &[SizeFit], blocking: bool) {
             row.size,
             row.pipelining,
             row.required,
-            ratio(row.pipelining, row.required, row.holds),
-            ratio(pipelining, required, fit.cost.is_ok()),
+            of(row.pipelining / row.required, row.holds),
+            here,
         );
     }
     let Some(least) = fits.first() else { return };

@@ -53,6 +53,15 @@ fn widest(fit: &SizeFit) -> (u32, f64) {
     fit.points.last().copied().unwrap_or((0, f64::NAN))
 }
 
+/// What is said of parameters without a ratio.
+const OPEN: &str = "alpha_r is 0 by these times: messages cost their sender too little to be seen, which leaves the \
+                    ratio and all widths open; take more widths (-n) or repetitions (--reps)";
+
+/// Whether the model holds at a size, and says nothing about widths.
+fn is_open(fit: &SizeFit) -> bool {
+    fit.cost.is_ok() && fit.widths().is_none()
+}
+
 impl Report {
     /// Fits.
     ///
@@ -183,6 +192,7 @@ impl Fitted {
                 "alpha_p_ns": fit.line.intercept, "alpha_r_ns": fit.line.slope,
                 "r_squared": fit.line.r_squared,
                 "rejected": fit.cost.err().map(|error| error.to_string()),
+                "undetermined": is_open(fit).then_some(OPEN),
                 "ratio": widths.map(|w| w.ratio), "best_width": widths.map(|w| w.best),
                 "break_even_width": widths.map(|w| w.break_even), "factor_cap": widths.map(|w| w.cap),
                 "points": fit.points.iter().zip(fit.residuals()).map(|((width, time), (_, residual))| json!({
@@ -233,9 +243,13 @@ impl Fitted {
                     "{:>7.3} {:>7.2} {:>8.2} {:>5}",
                     w.ratio, w.best, w.break_even, w.cap
                 ),
+                None if is_open(fit) => write!(out, "{:>7} {:>7} {:>8} {:>5}", "-", "-", "-", "-"),
                 None => write!(out, "{:>30}", "rejected"),
             };
             let _ = writeln!(out, " {:>8.5} {worst:>9.1}", line.r_squared);
+        }
+        for fit in self.sizes.iter().filter(|fit| is_open(fit)) {
+            let _ = writeln!(out, "{} bytes: {OPEN}", fit.size);
         }
         for (size, error) in self.by_size.iter().flat_map(|functions| &functions.rejected) {
             let _ = writeln!(out, "{size} bytes: {error}");

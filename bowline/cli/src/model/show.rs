@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::Result;
-use bowline_model::cost::factor_cap;
+use bowline_model::cost::Pipelining;
+use bowline_model::fit::Widths;
 use bowline_model::fit::table::{Entry, FitTable};
 use serde_json::json;
 
@@ -31,11 +32,13 @@ pub(super) fn print(table: &FitTable, path: &Path, as_json: bool) -> Result<()> 
     )?;
     for entry in shown {
         for row in &entry.sizes {
-            let ratio = row.pipelining / row.required;
-            let cap = if ratio.is_nan() { "-".to_owned() } else { factor_cap(ratio).to_string() };
+            let cost = Pipelining { pipelining: row.pipelining, required: row.required };
+            let widths = Widths::of(cost);
+            let ratio = widths.map_or_else(|| "-".to_owned(), |w| format!("{:.3}", w.ratio));
+            let cap = widths.map_or_else(|| "-".to_owned(), |w| w.cap.to_string());
             writeln!(
                 text,
-                "{:<10} {:>8} {:>11.1} {:>11.1} {ratio:>7.3} {cap:>5}  {}",
+                "{:<10} {:>8} {:>11.1} {:>11.1} {ratio:>7} {cap:>5}  {}",
                 entry.transport,
                 row.size,
                 row.pipelining,

@@ -27,11 +27,24 @@ fn every_transport_is_measured() {
                 let points = size["points"].as_array().unwrap();
                 assert_eq!(points.len(), 3);
                 assert!(points.iter().all(|point| point["ns"].as_f64().unwrap() >= 0.0), "{size}");
-                // Each size has its parameters or the reason why it has none.
-                assert_ne!(size["rejected"].is_null(), size["factor_cap"].is_null(), "{size}");
+                // Each size has its widths or the reason why it has none.
+                let reasons = ["rejected", "undetermined"].map(|name| !size[name].is_null());
+                assert!(reasons != [true; 2], "{size}");
+                assert_eq!(reasons == [false; 2], !size["factor_cap"].is_null(), "{size}");
             }
         }
     }
+}
+
+#[test]
+fn messages_that_cost_their_sender_nothing_leave_widths_open() {
+    let line = "model fit --transport sim --network 1000,0,0 --size 8 -n 5";
+    let text = bowline(line.split_whitespace()).success();
+    assert!(text.contains("leaves the ratio and all widths open"), "{text}");
+    assert!(!text.contains("inf") && !text.contains("4294967295"), "{text}");
+    let size = &fit("--transport sim --network 1000,0,0 --size 8 -n 5")["fits"][0]["sizes"][0];
+    assert!(size["rejected"].is_null() && size["factor_cap"].is_null(), "{size}");
+    assert!(size["ratio"].is_null() && !size["undetermined"].is_null(), "{size}");
 }
 
 #[test]
@@ -65,7 +78,7 @@ fn the_simulated_network_is_found_again_and_so_from_its_file() {
     explain.env(name, costs);
     let shown = finish(explain).success();
     assert!(
-        shown.contains("tcp,pipelining=880,rendezvous=0,required=380,") && shown.contains("+ "),
+        shown.contains("rdma,pipelining=880,rendezvous=0,required=380,") && shown.contains("+ "),
         "{shown}"
     );
     let again = fit(&format!("--from {out}/samples.json"));

@@ -350,10 +350,16 @@ impl FromStr for Costs {
     }
 }
 
-/// As [`FromStr`] reads it, to the last bit.
+/// As [`FromStr`] reads it, to the last bit: the base from which fewest parameters differ, and all parameters.
 impl fmt::Display for Costs {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.text("tcp", &Self::NAMES))
+        let alike = |base: Self| {
+            let (mut own, mut base) = (*self, base);
+            let pairs = own.fields().into_iter().zip(base.fields());
+            pairs.filter(|(own, base)| own == base).count()
+        };
+        let nearest = Self::BASES.into_iter().rev().max_by_key(|(_, base)| alike(*base));
+        out.write_str(&self.text(nearest.map_or("tcp", |(word, _)| word), &Self::NAMES))
     }
 }
 
@@ -408,6 +414,11 @@ mod tests {
         assert_eq!(far, Costs { pipelining: 100_000.0, byte: 0.5, ..Costs::TCP });
         for costs in [far, Costs { copy: 0.1 + 0.2, ..Costs::SHARED_MEMORY }] {
             assert_eq!(costs.to_string().parse(), Ok(costs));
+        }
+        for (word, base) in Costs::BASES {
+            let changed = Costs { pipelining: 1.5, required: 2.5, ..base };
+            let text = changed.to_string();
+            assert!(text.starts_with(&format!("{word},pipelining=1.5,")), "{text}");
         }
         for wrong in ["", "fast", "tcp,", "tcp,byte", "tcp,byte=-1", "tcp,byte=inf", "tcp,bite=1"] {
             let error = wrong.parse::<Costs>().unwrap_err().to_string();

@@ -242,7 +242,13 @@ impl<N: NetworkModel, C: Compute> Run<'_, '_, N, C> {
                 Step::Track(other) => track = other,
                 Step::Wait | Step::Join => {
                     let all = step == Step::Join;
-                    wanted.extend(later.extract_if(.., |one| all || one.track == track));
+                    match wanted.is_empty() && later.iter().all(|one| all || one.track == track) {
+                        // Of exchanges among many ranks this is most of what is kept: it is there once.
+                        true => std::mem::swap(&mut wanted, &mut later),
+                        false => {
+                            wanted.extend(later.extract_if(.., |one| all || one.track == track));
+                        }
+                    }
                     if all {
                         track = 0;
                     }

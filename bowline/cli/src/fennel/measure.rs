@@ -11,6 +11,7 @@ use bowline_model::fennel::random::Streams;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 
+use super::super::numbers;
 use super::network::{AnyMachine, Plan};
 use super::programs::Job;
 use super::replay::Record;
@@ -134,7 +135,12 @@ pub(super) fn measure(
         options.runs
     );
     let ranks = job.ranks();
-    let bar = bar(options.runs);
+    let bar = bar(options.runs, job.tasks());
+    let all = job.tasks().map(|tasks| tasks.saturating_mul(u64::from(options.runs)));
+    if let Some(all) = all.filter(|all| *all > LONG) {
+        let millions = all.div_ceil(1_000_000);
+        crate::say("bowline", format!("simulating about {millions} million tasks"));
+    }
     let mut recorder = recorder;
     let mut runs = Vec::new();
     for run in 0..options.runs {
@@ -201,7 +207,7 @@ fn once(
     }
     let end = match job {
         Job::Graph(program) => machine.run_late(program, &late, &mut instruments)?,
-        Job::Steps(source) => machine.run_steps_late(&**source, &late, &mut instruments)?.end(),
+        Job::Steps(of) => machine.run_steps_late(&*of.source, &late, &mut instruments)?.end(),
     };
     ensure!(
         end.is_finite(),
@@ -220,11 +226,12 @@ fn once(
 }
 
 /// A bar of the runs, or of one run the tasks that were run; hidden where the error stream is no terminal.
-fn bar(runs: u32) -> ProgressBar {
+fn bar(runs: u32, tasks: Option<u64>) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(5);
-    let (length, template) = match runs {
-        1 => (None, "{spinner} {pos} tasks, {elapsed}"),
-        runs => (Some(u64::from(runs)), "runs {bar:40} {pos} of {len}, {eta} left"),
+    let (length, template) = match (runs, tasks) {
+        (1, None) => (None, "{spinner} {pos} tasks, {elapsed}"),
+        (1, tasks) => (tasks, "tasks {bar:40} {pos} of about {len}, {eta} left"),
+        (runs, _) => (Some(u64::from(runs)), "runs {bar:40} {pos} of {len}, {eta} left"),
     };
     let style = ProgressStyle::with_template(template);
     ProgressBar::with_draw_target(length, target)
@@ -236,6 +243,9 @@ struct Shown<'a> {
     bar: &'a ProgressBar,
     tasks: u64,
 }
+
+/// Tasks from which on it is said at the beginning how many there are: they take more than some seconds.
+const LONG: u64 = 1 << 28;
 
 /// Tasks between two updates of the bar.
 const OFTEN: u64 = 1 << 16;
@@ -254,7 +264,15 @@ impl Job {
     pub(super) fn ranks(&self) -> u32 {
         match self {
             Self::Graph(program) => program.processes(),
-            Self::Steps(source) => source.ranks(),
+            Self::Steps(of) => of.source.ranks(),
+        }
+    }
+
+    /// About how many tasks a run has, if that is known.
+    fn tasks(&self) -> Option<u64> {
+        match self {
+            Self::Graph(_) => None,
+            Self::Steps(of) => Some(of.steps),
         }
     }
 }
@@ -264,7 +282,7 @@ impl Report {
     pub(super) fn text(&self) -> Result<String, std::fmt::Error> {
         let mut out = String::new();
         let Self { program, ranks, network, runs, seed, .. } = self;
-        writeln!(out, "{program}, {ranks} ranks")?;
+        writeln!(out, "{program}, {}", numbers::ranks(*ranks))?;
         writeln!(out, "network {network}")?;
         if let Some(skew) = &self.skew {
             writeln!(out, "ranks come late by {skew}")?;
@@ -311,7 +329,8 @@ mod tests {
     #[test]
     fn the_templates_are_valid() {
         for runs in [1, 2] {
-            bar(runs).finish_and_clear();
+            bar(runs, None).finish_and_clear();
+            bar(runs, Some(9)).finish_and_clear();
         }
     }
 }

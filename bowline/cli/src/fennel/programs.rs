@@ -1,6 +1,6 @@
 //! What is simulated: a graph of tasks, or the steps of a collective.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use bowline_model::choice::{FactorOrder, choose};
 use bowline_model::coll::blocks::{Blocks, Even};
 use bowline_model::coll::forms::{Alltoall, Form};
@@ -21,6 +21,7 @@ use bowline_model::fennel::source::{Published, Stated, StepSource, Stopped, Walk
 use bowline_model::schedule::Schedule;
 
 pub(super) use super::super::collective::Collective as Kind;
+use super::super::info::machine;
 use super::super::numbers;
 
 /// What runs.
@@ -28,7 +29,13 @@ pub(super) enum Job {
     /// A graph of tasks.
     Graph(Program),
     /// The steps of ranks.
-    Steps(Box<dyn StepSource>),
+    Steps(Steppers),
+}
+
+/// The steps of ranks, and about how many there are.
+pub(super) struct Steppers {
+    pub(super) source: Box<dyn StepSource>,
+    pub(super) steps: u64,
 }
 
 /// How many ranks take part.
@@ -120,34 +127,62 @@ pub(super) fn stated(
 
 /// Waits of a rank above which its steps are written down.
 const WAITS: usize = 64;
-/// Steps, 16 bytes each, that are written down at most.
+/// Steps that are written down at most.
 const STEPS: usize = 1 << 27;
+/// What each of them takes, in bytes.
+const STEP_BYTES: u64 = 16;
 /// Steps of all ranks that are stated again and again, at most: some hours.
 const STATED_STEPS: usize = 1 << 36;
+/// What a run keeps of a message that is under way and of the receive that waits for it, in bytes.
+const UNDER_WAY: u64 = 48;
 
-fn kept(source: impl StepSource + 'static) -> Result<Box<dyn StepSource>> {
+/// Whether there is memory for a run.
+fn affordable(bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
+    let way_out = "take fewer ranks, or an algorithm with fewer messages at a time";
+    machine::has_memory(bytes, what).map_err(|short| anyhow!("{short}; {way_out}"))
+}
+
+/// A source of which as much is written down as makes it fast. Its ranks do about as much as the one in the middle.
+///
+/// # Errors
+/// When there are too many steps, or no memory for the messages that are under way at the same time.
+fn kept(source: impl StepSource + 'static) -> Result<Steppers> {
     let ranks = source.ranks();
     let (mut waits, mut steps) = (0_usize, 0_usize);
+    let (mut named, mut most) = (0_u64, 0_u64);
     source.steps(ranks / 2, 0, &mut |step| {
+        match step {
+            Step::Wait | Step::Join => named = 0,
+            Step::Recv { .. } => named += 1,
+            _ => {}
+        }
+        most = most.max(named);
         waits += usize::from(step == Step::Wait);
         steps += 1;
         steps <= STEPS
     });
+    let of_all = (steps as u64).saturating_mul(u64::from(ranks));
+    let under_way = most.saturating_mul(UNDER_WAY).saturating_mul(u64::from(ranks));
+    affordable(under_way, || {
+        format!("{} with up to {most} messages under way to each take about", numbers::ranks(ranks))
+    })?;
     if waits <= WAITS && steps <= STEPS {
         ensure!(
             steps.saturating_mul(ranks as usize) <= STATED_STEPS,
             "this algorithm has about {steps} steps on each of {ranks} ranks, which would take days; take fewer ranks, or \
              another algorithm"
         );
-        return Ok(Box::new(source));
+        return Ok(Steppers { source: Box::new(source), steps: of_all });
     }
     ensure!(
         steps.saturating_mul(ranks as usize) <= STEPS,
         "this algorithm has about {steps} steps on each of {ranks} ranks, which is more than can be kept; take fewer \
          ranks, or another algorithm"
     );
+    let written = of_all.saturating_mul(STEP_BYTES);
+    affordable(written, || format!("the steps of {} take about", numbers::ranks(ranks)))?;
     let steps = write_down(&source).context("messages are a terabyte at most")?;
-    Ok(Box::new(Written(steps)))
+    Ok(Steppers { source: Box::new(Written(steps)), steps: of_all })
 }
 
 /// Steps that were written down, and are owned.
@@ -441,5 +476,5 @@ pub(super) fn elimination(ranks: u32, bytes: usize, overlapping: bool) -> Result
     let how = if overlapping { Elimination::Overlapping } else { Elimination::First };
     let stages = eliminate(ranks, how);
     let published = Published::new(ranks, bytes, move |rank| stages[rank as usize].clone());
-    Ok(Job::Steps(Box::new(published)))
+    Ok(Job::Steps(kept(published)?))
 }

@@ -233,7 +233,7 @@ fn steps(call: &Call, costs: &Costs, wanted: (&str, bool)) -> Result<Box<dyn Ste
         _ => even(call, wanted, &prices)?,
     };
     match job {
-        Job::Steps(source) => Ok(source),
+        Job::Steps(of) => Ok(of.source),
         Job::Graph(_) => bail!("collectives are steps"),
     }
 }
@@ -333,7 +333,7 @@ mod tests {
                 (0..rounds).try_for_each(|_| barrier::run(plan, place, Barrier::Dissemination))
             });
             match job.unwrap() {
-                Job::Steps(source) => steps_of_all(&*source),
+                Job::Steps(of) => steps_of_all(&*of.source),
                 Job::Graph(_) => unreachable!("it is stated"),
             }
         };

@@ -275,3 +275,20 @@ fn wrong_arguments_are_refused_with_the_reason() {
         assert!(error.contains(wanted), "{line}: {error}");
     }
 }
+
+#[test]
+fn jobs_that_no_memory_holds_are_refused_before_they_run() {
+    let err = refused("allreduce -n 131072 --algorithm a131072", 1);
+    assert!(err.contains("of memory available; take fewer ranks"), "{err}");
+}
+
+/// As behind `ulimit -v`.
+#[test]
+fn a_limit_of_addresses_is_one_of_memory() {
+    let own = env!("CARGO_BIN_EXE_bowline");
+    let script = "ulimit -v 2000000 && exec \"$0\" fennel alltoall -n 8000 --algorithm direct";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, own]);
+    let err = crate::common::finish(command).failure(1);
+    assert!(err.contains("ulimit -v") && err.contains("take fewer ranks"), "{err}");
+}

@@ -28,7 +28,7 @@ use table::Table;
 #[derive(Parser, Debug)]
 #[command(name = "bench-progress")]
 struct Arguments {
-    /// Fewer rounds and sizes: under a minute in all
+    /// Fewer rounds and sizes: minutes in all
     #[arg(long)]
     quick: bool,
     /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks

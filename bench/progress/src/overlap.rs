@@ -119,7 +119,7 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
     let mut table = Table::new(
         "overlap",
         "total time in us with 1000 us of computation on both sides; published (figure 3.7): pef and thread \
-         flat, none grows, in all four panels",
+         flat, none grows",
         &[
             "lane",
             "first",
@@ -157,9 +157,9 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
                         if lane == Lane::Shm { cell(MODES.len()) } else { "-".into() },
                     ]);
                     for (mode, name_of_mode) in MODES.iter().enumerate() {
-                        let curve =
-                            format!("{} {first} first, {name}: {name_of_mode}", lane.name());
-                        chart.point(&curve, *size as f64, with[mode][side][at] * 1000.0);
+                        let panel = format!("{}, {first} first: {name}", lane.name());
+                        let time = with[mode][side][at] * 1000.0;
+                        chart.point_in(&panel, name_of_mode, *size as f64, time);
                     }
                 }
                 judge(&mut table, lane, sender_first, name, &with, side, sizes.len());

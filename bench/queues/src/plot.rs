@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
+use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::prelude::*;
 
@@ -22,6 +23,10 @@ const COLORS: [RGBColor; 8] = [
 /// The picture, and the part of its width in which curves are named.
 const SIZE: (u32, u32) = (1160, 640);
 const NAMES: u32 = 190;
+
+/// A panel of a picture with several, and the height of its title.
+const PANEL: (u32, u32) = (430, 340);
+const TITLE: u32 = 40;
 
 /// Draws every table that has a picture into `directory/NAME.png`.
 pub(crate) fn draw(directory: &Path, tables: &[Table]) -> Result<()> {
@@ -60,14 +65,19 @@ fn round_numbers(range: &std::ops::Range<f64>) -> Vec<f64> {
     all.filter(|value| range.contains(value)).collect()
 }
 
-/// The values of the curves themselves, but for those too close to another one to be distinguished.
-fn measured(values: impl Iterator<Item = f64>, range: &std::ops::Range<f64>) -> Vec<f64> {
+/// The values of the curves themselves, but for those whose names would touch those of others: less than this part of the
+/// axis apart.
+fn measured(
+    values: impl Iterator<Item = f64>,
+    range: &std::ops::Range<f64>,
+    apart: f64,
+) -> Vec<f64> {
     let mut all: Vec<f64> = values.filter(|&value| value > 0.0).collect();
     all.sort_by(f64::total_cmp);
     let width = (range.end / range.start).ln();
     let mut shown: Vec<f64> = Vec::new();
     for value in all {
-        if shown.last().is_none_or(|last| (value / last).ln() > 0.045 * width) {
+        if shown.last().is_none_or(|last| (value / last).ln() > apart * width) {
             shown.push(value);
         }
     }
@@ -95,8 +105,13 @@ fn merged(curves: &[Curve]) -> Vec<Curve> {
 /// A number with its unit.
 fn shown(unit: Unit, value: f64) -> String {
     // Lengths of messages are powers of two.
-    if unit == Unit::Bytes && (1024.0..1e6).contains(&value) && value % 1024.0 == 0.0 {
-        return format!("{:.0} KiB", value / 1024.0);
+    if unit == Unit::Bytes && value >= 1024.0 && value % 1024.0 == 0.0 {
+        let binary = [(30, "GiB"), (20, "MiB"), (10, "KiB")]
+            .map(|(bits, sign)| (f64::from(1 << bits), sign));
+        let exact = binary.into_iter().find(|(by, _)| value % by == 0.0 && value / by < 1e4);
+        if let Some((by, sign)) = exact {
+            return format!("{:.0} {sign}", value / by);
+        }
     }
     let scaled: &[(f64, &str)] = match unit {
         Unit::None => return format!("{value:.0}"),
@@ -131,20 +146,106 @@ fn axis(
     Named(inner, named)
 }
 
-fn paint(path: &Path, title: &str, chart: &Chart) -> Result<(), Box<dyn std::error::Error>> {
-    let points = chart.curves.iter().flat_map(|curve| curve.points.iter().copied());
-    let (xs, ys) = (range(points.clone().map(|p| p.0)), range(points.clone().map(|p| p.1)));
-    let (named_x, named_y) = (measured(points.map(|p| p.0), &xs), round_numbers(&ys));
-    let font = |size: u32| ("sans-serif", size).into_font();
-    let root = BitMapBackend::new(path, SIZE).into_drawing_area();
+/// A part of a drawing.
+type Area<'a> = DrawingArea<BitMapBackend<'a>, Shift>;
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+/// How a curve is drawn.
+#[derive(Clone, Copy)]
+struct Stroke {
+    color: RGBColor,
+    dashed: bool,
+}
+
+/// The names of curves, each with a color of its own. Percentiles of the same have one.
+#[derive(Default)]
+struct Families(Vec<String>);
+
+impl Families {
+    fn stroke(&mut self, name: &str) -> Stroke {
+        let family = name.split(", p99").next().unwrap_or_default();
+        let family = family.split(", median").next().unwrap_or_default().to_owned();
+        let known = self.0.iter().position(|known| *known == family);
+        let color = COLORS[known.unwrap_or(self.0.len()) % COLORS.len()];
+        if known.is_none() {
+            self.0.push(family);
+        }
+        Stroke { color, dashed: name.ends_with(", p99") }
+    }
+}
+
+/// The panels of a chart with their curves, in order.
+fn panels(curves: &[Curve]) -> Vec<(&str, Vec<Curve>)> {
+    let mut all: Vec<(&str, Vec<Curve>)> = Vec::new();
+    for curve in curves {
+        match all.iter_mut().find(|(panel, _)| *panel == curve.panel) {
+            Some((_, known)) => known.push(curve.clone()),
+            None => all.push((&curve.panel, vec![curve.clone()])),
+        }
+    }
+    // Only in the one panel there is space for several names of a curve.
+    if let [(_, only)] = &mut all[..] {
+        *only = merged(only);
+    }
+    all
+}
+
+fn paint(path: &Path, title: &str, chart: &Chart) -> Drawn {
+    let all = panels(&chart.curves);
+    let several = all.len() > 1;
+    // At most four beside each other.
+    let columns = all.len().clamp(1, 4);
+    let rows = all.len().div_ceil(columns).max(1);
+    let size = match several {
+        true => (columns as u32 * PANEL.0 + NAMES, rows as u32 * PANEL.1 + TITLE),
+        false => SIZE,
+    };
+    let root = BitMapBackend::new(path, size).into_drawing_area();
     root.fill(&WHITE)?;
-    let (left, right) = root.split_horizontally(SIZE.0 - NAMES);
-    let mut drawn = ChartBuilder::on(&left)
+    let (left, right) = root.split_horizontally(size.0 - NAMES);
+    let (heading, below) = left.split_vertically(if several { TITLE } else { 0 });
+    if several {
+        heading.draw(&Text::new(title.to_owned(), (20, 16), font(18)))?;
+    }
+    let ys = range(chart.curves.iter().flat_map(|curve| curve.points.iter().map(|p| p.1)));
+    let (mut families, mut shown, mut y) = (Families::default(), Vec::new(), 70);
+    for ((panel, curves), area) in all.iter().zip(below.split_evenly((rows, columns))) {
+        let strokes: Vec<Stroke> =
+            curves.iter().map(|curve| families.stroke(&curve.name)).collect();
+        let caption = if several { (*panel, 15, 0.2) } else { (title, 18, 0.045) };
+        draw_panel(&area, caption, chart, (curves, &strokes), ys.clone())?;
+        for (curve, stroke) in curves.iter().zip(strokes) {
+            if !shown.contains(&&curve.name) {
+                shown.push(&curve.name);
+                y = name_curve(&right, &curve.name, stroke, y)?;
+            }
+        }
+    }
+    root.present()?;
+    Ok(())
+}
+
+fn font(size: u32) -> TextStyle<'static> {
+    ("sans-serif", size).into_font().into()
+}
+
+/// The curves of one panel on axes of their own.
+fn draw_panel(
+    area: &Area<'_>,
+    (caption, size, apart): (&str, u32, f64),
+    chart: &Chart,
+    (curves, strokes): (&[Curve], &[Stroke]),
+    ys: std::ops::Range<f64>,
+) -> Drawn {
+    let xs = || curves.iter().flat_map(|curve| curve.points.iter().map(|p| p.0));
+    let across = range(xs());
+    let (named_x, named_y) = (measured(xs(), &across, apart), round_numbers(&ys));
+    let mut drawn = ChartBuilder::on(area)
         .margin(20)
-        .caption(title, font(18))
+        .caption(caption, font(size))
         .x_label_area_size(45)
         .y_label_area_size(90)
-        .build_cartesian_2d(axis(xs, named_x), axis(ys, named_y))?;
+        .build_cartesian_2d(axis(across, named_x), axis(ys, named_y))?;
     drawn
         .configure_mesh()
         .x_desc(chart.x)
@@ -153,39 +254,39 @@ fn paint(path: &Path, title: &str, chart: &Chart) -> Result<(), Box<dyn std::err
         .x_label_formatter(&|x| shown(chart.x_unit, *x))
         .y_label_formatter(&|y| shown(chart.y_unit, *y))
         .draw()?;
-    let mut families: Vec<String> = Vec::new();
-    let mut y = 70;
-    for curve in merged(&chart.curves) {
-        // Percentiles of the same have one color.
-        let family = curve.name.split(", p99").next().unwrap_or_default();
-        let family = family.split(", median").next().unwrap_or_default().to_owned();
-        let dashed = curve.name.ends_with(", p99");
-        let known = families.iter().position(|known| *known == family);
-        let color = COLORS[known.unwrap_or(families.len()) % COLORS.len()];
-        if known.is_none() {
-            families.push(family);
-        }
+    for (curve, Stroke { color, dashed }) in curves.iter().zip(strokes) {
         let positive: Vec<(f64, f64)> =
             curve.points.iter().copied().filter(|point| point.1 > 0.0).collect();
         let style = color.stroke_width(2);
-        if dashed {
-            drawn.draw_series(DashedLineSeries::new(positive.iter().copied(), 6, 4, style))?;
-            for at in [0, 10, 20] {
-                right.draw(&PathElement::new([(at, y), (at + 5, y)], style))?;
+        match dashed {
+            true => {
+                drawn.draw_series(DashedLineSeries::new(positive.iter().copied(), 6, 4, style))?
             }
-        } else {
-            drawn.draw_series(LineSeries::new(positive.iter().copied(), style))?;
-            right.draw(&PathElement::new([(0, y), (25, y)], style))?;
-        }
+            false => drawn.draw_series(LineSeries::new(positive.iter().copied(), style))?,
+        };
         drawn.draw_series(positive.iter().map(|&point| Circle::new(point, 3, color.filled())))?;
-        for (line, name) in curve.name.lines().enumerate() {
-            let line = 16 * line as i32;
-            right.draw(&Text::new(name.to_owned(), (32, y + line - 4), font(14)))?;
-        }
-        y += 24 + 16 * (curve.name.lines().count() as i32 - 1);
     }
-    root.present()?;
     Ok(())
+}
+
+/// Writes a curve's name, perhaps of several lines, beside its stroke; returns where the next one goes.
+fn name_curve(
+    area: &Area<'_>,
+    name: &str,
+    Stroke { color, dashed }: Stroke,
+    y: i32,
+) -> Result<i32, Box<dyn std::error::Error>> {
+    let style = color.stroke_width(2);
+    let dashes: &[(i32, i32)] = if dashed { &[(0, 5), (10, 15), (20, 25)] } else { &[(0, 25)] };
+    for &(from, to) in dashes {
+        area.draw(&PathElement::new([(from, y), (to, y)], style))?;
+    }
+    let mut below = y;
+    for name in name.lines() {
+        area.draw(&Text::new(name.to_owned(), (32, below - 4), font(14)))?;
+        below += 16;
+    }
+    Ok(below + 8)
 }
 
 #[cfg(test)]
@@ -203,7 +304,7 @@ mod tests {
         assert_eq!(round_numbers(&(0.9..2000.0)), [1.0, 10.0, 100.0, 1000.0]);
         assert_eq!(round_numbers(&(9.0..110.0)).len(), 9);
         assert_eq!(
-            measured([1.0, 56.0, 60.0, 0.0, 1e6].into_iter(), &(0.8..1.2e6)),
+            measured([1.0, 56.0, 60.0, 0.0, 1e6].into_iter(), &(0.8..1.2e6), 0.045),
             [1.0, 56.0, 1e6]
         );
     }
@@ -214,12 +315,34 @@ mod tests {
         assert_eq!(shown(Unit::Nanoseconds, 1500.0), "1.5 us");
         assert_eq!(shown(Unit::Bytes, 1e7), "10 MB");
         assert_eq!(shown(Unit::Bytes, 4096.0), "4 KiB");
+        assert_eq!(shown(Unit::Bytes, 4_194_304.0), "4 MiB");
         assert_eq!(shown(Unit::None, 1_048_576.0), "1048576");
     }
 
     #[test]
+    fn names_have_one_color_in_all_panels() {
+        let curve = |panel: &str, name: &str| Curve {
+            panel: panel.into(),
+            name: name.into(),
+            points: vec![(1.0, 1.0)],
+        };
+        let curves = [curve("a", "x"), curve("a", "y"), curve("b", "x"), curve("b", "y, p99")];
+        let all = panels(&curves);
+        let sizes: Vec<_> = all.iter().map(|(panel, curves)| (*panel, curves.len())).collect();
+        assert_eq!(sizes, [("a", 2), ("b", 2)]);
+        let mut families = Families::default();
+        let strokes = curves.each_ref().map(|curve| families.stroke(&curve.name));
+        let [ax, ay, bx, by] = strokes.map(|stroke| stroke.color);
+        assert!(ax == bx && ay == by && ax != ay && strokes[3].dashed);
+    }
+
+    #[test]
     fn curves_on_each_other_are_one() {
-        let curve = |name: &str, y| Curve { name: name.into(), points: vec![(1.0, y)] };
+        let curve = |name: &str, y| Curve {
+            panel: String::new(),
+            name: name.into(),
+            points: vec![(1.0, y)],
+        };
         let all = merged(&[curve("a", 1.0), curve("b", 2.0), curve("c", 1.0)]);
         let names: Vec<&str> = all.iter().map(|curve| curve.name.as_str()).collect();
         assert_eq!(names, ["a\nc", "b"]);

@@ -100,6 +100,9 @@ pub(crate) struct Goal {
 /// A curve of a table's picture.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Curve {
+    /// In which panel of the picture it is; empty where there is one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) panel: String,
     /// Its name.
     pub(crate) name: String,
     /// Its points.
@@ -139,11 +142,20 @@ impl Chart {
         Self { x, x_unit, y, y_unit, curves: Vec::new() }
     }
 
-    /// Adds a point to the curve `name`.
+    /// Adds a point to the curve `name` of the only panel.
     pub(crate) fn point(&mut self, name: &str, x: f64, y: f64) {
-        match self.curves.iter_mut().find(|curve| curve.name == name) {
+        self.point_in("", name, x, y);
+    }
+
+    /// Adds a point to the curve `name` of a panel.
+    pub(crate) fn point_in(&mut self, panel: &str, name: &str, x: f64, y: f64) {
+        let is = |curve: &&mut Curve| (curve.panel.as_str(), curve.name.as_str()) == (panel, name);
+        match self.curves.iter_mut().find(is) {
             Some(curve) => curve.points.push((x, y)),
-            None => self.curves.push(Curve { name: name.to_owned(), points: vec![(x, y)] }),
+            None => {
+                let (panel, name) = (panel.to_owned(), name.to_owned());
+                self.curves.push(Curve { panel, name, points: vec![(x, y)] });
+            }
         }
     }
 }

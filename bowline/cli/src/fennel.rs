@@ -170,7 +170,7 @@ struct Common {
     network: network::MachineOptions,
     #[command(flatten)]
     measure: measure::RunOptions,
-    /// Draw the first run into this file, .svg or .png; may be given twice.
+    /// Draw the first run into this file, .svg or .png, with a row for each rank; may be given twice.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     timeline: Vec<PathBuf>,
     /// Write every task of the first run into this file, a line of JSON each.
@@ -280,10 +280,11 @@ impl Common {
         let mut recorder = TraceRecorder::default();
         let wanted = !self.timeline.is_empty() || self.tasks.is_some();
         let kept = wanted.then_some(&mut recorder);
+        let title = format!("{program}, {}\n{plan}", numbers::ranks(ranks)).replace("; ", "\n");
         let mut report = measure::measure(program, &job, &plan, &self.measure, kept)?;
         report.recorded = recorded;
         for path in &self.timeline {
-            timeline::draw(path, ranks, &recorder.tasks)?;
+            timeline::draw(path, &title, ranks, &recorder.tasks)?;
         }
         if let Some(path) = &self.tasks {
             timeline::tasks(path, &recorder.tasks)?;

@@ -8,9 +8,10 @@ use super::program::Act;
 
 const ROW: f64 = 24.0;
 const BAR: f64 = 14.0;
+const LINE: f64 = 14.0;
 const LEFT: f64 = 48.0;
 const WIDTH: f64 = 900.0;
-const BELOW: f64 = 36.0;
+const BELOW: f64 = 42.0;
 
 /// Red, green, blue.
 pub type Colour = [u8; 3];
@@ -68,16 +69,33 @@ pub struct Picture {
     pub shapes: Vec<Drawing>,
 }
 
-/// Draws what was run on so many processes.
-pub fn timeline(processes: u32, tasks: &[Ran]) -> Picture {
-    let end = tasks.iter().map(|ran| ran.local.max(ran.arrived)).fold(1.0, f64::max);
-    let x = |time: f64| LEFT + time / end * WIDTH;
-    let y = |process: u32| f64::from(process) * ROW + ROW / 2.0;
+/// What colours mean.
+const LEGEND: [(&str, Colour, bool); 5] = [
+    ("sends, puts, gets or receives", MESSAGE, false),
+    ("message under way", MESSAGE, true),
+    ("computes", COMPUTE, false),
+    ("copies", COPY, false),
+    ("sleeps", SLEEP, false),
+];
+
+/// Draws what was run on so many processes, under a title, which may have several lines.
+pub fn timeline(title: &str, processes: u32, tasks: &[Ran]) -> Picture {
+    let end = tasks.iter().map(|ran| ran.local.max(ran.arrived)).fold(0.0, f64::max);
+    let x = |time: f64| LEFT + if end > 0.0 { time / end * WIDTH } else { 0.0 };
     let mut shapes = Vec::new();
+    let mut top = LINE;
+    for line in title.lines() {
+        shapes.push(text((4.0, top), false, line.to_owned()));
+        top += LINE;
+    }
+    legend(&mut shapes, top);
+    top += 1.5 * LINE;
+    shapes.push(text((4.0, top), false, "rank".to_owned()));
+    let y = |process: u32| top + f64::from(process) * ROW + ROW / 2.0;
     for process in 0..processes {
         let y = y(process);
         shapes.push(text((4.0, y + 4.0), false, process.to_string()));
-        let (from, to) = ((LEFT, y), (x(end), y));
+        let (from, to) = ((LEFT, y), (LEFT + WIDTH, y));
         shapes.push(Drawing::Line { from, to, colour: ROWS, light: false });
     }
     for ran in tasks {
@@ -100,13 +118,67 @@ pub fn timeline(processes: u32, tasks: &[Ran]) -> Picture {
         let (from, to) = ((to, row), (x(ran.arrived), y(other)));
         shapes.push(Drawing::Line { from, to, colour, light: true });
     }
-    let axis = f64::from(processes) * ROW + 8.0;
-    for tenth in 0..=10 {
-        let time = end * f64::from(tenth) / 10.0;
-        shapes.push(text((x(time), axis + 8.0), true, format!("{time:.0}")));
+    let axis = top + f64::from(processes) * ROW;
+    let Ticks { unit, scale, places } = ticks(end);
+    for (time, name) in places {
+        let (from, to) = ((x(time), axis), (x(time), axis + 4.0));
+        shapes.push(Drawing::Line { from, to, colour: ROWS, light: false });
+        shapes.push(text((x(time), axis + 16.0), true, name));
     }
-    shapes.push(text((LEFT, axis + 22.0), false, "nanoseconds".to_owned()));
-    Picture { width: LEFT + WIDTH + 24.0, height: f64::from(processes) * ROW + BELOW, shapes }
+    let name = match scale {
+        0.0 => "the run takes no time".to_owned(),
+        _ => format!("time, {unit}"),
+    };
+    shapes.push(text((LEFT + WIDTH / 2.0, axis + 32.0), true, name));
+    Picture { width: LEFT + WIDTH + 24.0, height: axis + BELOW, shapes }
+}
+
+/// What each colour means, in a line.
+fn legend(shapes: &mut Vec<Drawing>, y: f64) {
+    let mut x = LEFT;
+    for (name, colour, is_line) in LEGEND {
+        shapes.push(match is_line {
+            true => {
+                let (from, to) = ((x, y), (x + 18.0, y));
+                Drawing::Line { from, to, colour, light: true }
+            }
+            false => Drawing::Bar { at: (x, y - 5.0), size: (18.0, 10.0), colour },
+        });
+        shapes.push(text((x + 23.0, y + 4.0), false, name.to_owned()));
+        // A letter of this size has about seven pixels.
+        x += 23.0 + 7.0 * name.len() as f64 + 16.0;
+    }
+}
+
+/// The numbers at the axis of time.
+#[derive(Debug, PartialEq)]
+struct Ticks {
+    /// Their unit.
+    unit: &'static str,
+    /// Nanoseconds of it; 0 where time does not pass.
+    scale: f64,
+    /// Times in nanoseconds, and how they are written.
+    places: Vec<(f64, String)>,
+}
+
+/// Round numbers from 0 to `end` nanoseconds, up to eleven, in the unit that fits.
+fn ticks(end: f64) -> Ticks {
+    if !(end > 0.0 && end.is_finite()) {
+        return Ticks { unit: "ns", scale: 0.0, places: vec![(0.0, "0".to_owned())] };
+    }
+    let units = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)];
+    let (unit, scale) = units.into_iter().find(|(_, scale)| end >= *scale).unwrap_or(("ns", 1.0));
+    let most = end / scale;
+    let power = 10f64.powf((most / 10.0).log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|part| part * power);
+    let step = step.into_iter().find(|step| most / step <= 10.0 + 1e-9).unwrap_or(10.0 * power);
+    let decimals = (-step.log10().floor()).max(0.0) as usize;
+    let count = (most / step + 1e-9).floor() as u32;
+    let places = (0..=count).map(|number| {
+        let value = f64::from(number) * step;
+        (value * scale, format!("{value:.decimals$}"))
+    });
+    Ticks { unit, scale, places: places.collect() }
 }
 
 const fn text(at: (f64, f64), centred: bool, text: String) -> Drawing {
@@ -149,8 +221,51 @@ impl Drawing {
             }
             Self::Text { at: (x, y), centred, text } => {
                 let anchor = if *centred { " text-anchor=\"middle\"" } else { "" };
+                let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
                 writeln!(out, "<text x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{text}</text>")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(end: f64) -> (&'static str, Vec<String>) {
+        let Ticks { unit, places, .. } = ticks(end);
+        (unit, places.into_iter().map(|(_, name)| name).collect())
+    }
+
+    #[test]
+    fn numbers_at_the_axis_are_round() {
+        assert_eq!(
+            names(1234.0),
+            ("us", ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0", "1.2"].map(Into::into).into())
+        );
+        assert_eq!(names(30_000_000.0).1[1], "5");
+        assert_eq!(names(7.0).1.len(), 8);
+        assert_eq!(
+            names(0.25),
+            ("ns", ["0.00", "0.05", "0.10", "0.15", "0.20", "0.25"].map(Into::into).into())
+        );
+        assert_eq!(names(1e12).0, "s");
+    }
+
+    #[test]
+    fn a_run_of_no_length_has_one_number() {
+        assert_eq!(names(0.0), ("ns", vec!["0".to_owned()]));
+        let svg = timeline("nothing & nobody", 2, &[]).svg();
+        assert_eq!(svg.matches(">0<").count(), 2, "rank 0 and time 0: {svg}");
+        assert!(svg.contains("takes no time") && svg.contains("nothing &amp; nobody"), "{svg}");
+    }
+
+    #[test]
+    fn what_colours_mean_is_said() {
+        let svg = timeline("title", 1, &[]).svg();
+        for (name, ..) in LEGEND {
+            assert!(svg.contains(name), "{name}");
+        }
+        assert!(svg.contains(">title<") && svg.contains(">rank<"), "{svg}");
     }
 }

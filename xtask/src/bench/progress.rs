@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 /// What to measure and where to put it.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Options {
-    /// Fewer rounds and sizes: under a minute in all
+    /// Fewer rounds and sizes: minutes in all
     #[arg(long)]
     quick: bool,
     /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks

@@ -67,8 +67,8 @@ pub(super) fn check(ranks: u32) -> Result<()> {
 ///
 /// # Errors
 /// When the file cannot be written, or there is no font for a PNG.
-pub(super) fn draw(path: &Path, ranks: u32, tasks: &[Ran]) -> Result<()> {
-    let picture = draw::timeline(ranks, tasks);
+pub(super) fn draw(path: &Path, title: &str, ranks: u32, tasks: &[Ran]) -> Result<()> {
+    let picture = draw::timeline(title, ranks, tasks);
     match format(path)? {
         Format::Svg => std::fs::write(path, picture.svg())
             .with_context(|| format!("cannot write {}", path.display())),
@@ -157,11 +157,11 @@ mod tests {
         machine.run(&multicast(3, 8), &mut [&mut recorder]).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let svg = directory.path().join("t.svg");
-        draw(&svg, 4, &recorder.tasks).unwrap();
+        draw(&svg, "multicast", 4, &recorder.tasks).unwrap();
         assert!(std::fs::read_to_string(&svg).unwrap().starts_with("<svg"));
         let png = directory.path().join("t.png");
         if font::register().is_ok() {
-            draw(&png, 4, &recorder.tasks).unwrap();
+            draw(&png, "multicast", 4, &recorder.tasks).unwrap();
             assert!(std::fs::read(&png).unwrap().starts_with(b"\x89PNG"));
         }
         assert!(format(Path::new("t.gif")).is_err() && format(Path::new("t")).is_err());

@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow};
 use bowline_model::fit::{Multicast, SizeFit, Statistic};
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::prelude::*;
 
 use super::super::font;
@@ -90,6 +91,11 @@ fn range(values: impl Iterator<Item = f64>, from_zero: bool) -> Range<f64> {
     (if from_zero && low == 0.0 { 0.0 } else { low - margin })..high + margin
 }
 
+/// The same with space above for a legend of three lines.
+fn below_legend(range: Range<f64>) -> Range<f64> {
+    range.start..range.end + 0.3 * (range.end - range.start)
+}
+
 fn greatest(fit: &SizeFit) -> f64 {
     fit.points.last().map_or(1.0, |point| f64::from(point.0))
 }
@@ -155,7 +161,7 @@ where
     let all = fit.points.iter().map(|point| point.1).chain(halves.iter().map(|half| half.2));
     let ys = range(all.chain([fit.line.at(last), fit.line.intercept]), true);
     let title = format!("{transport}, {} bytes", fit.size);
-    let mut chart = chart!(area, title, "processes", "time, ns", 0.0..last + 0.5, ys);
+    let mut chart = chart!(area, title, "processes", "time, ns", 0.0..last + 0.5, below_legend(ys));
     let boxes = halves.iter().map(|&(b, low, high)| {
         Rectangle::new([(b - 0.15, low), (b + 0.15, high)], SEEN.mix(0.25).filled())
     });
@@ -212,8 +218,8 @@ where
     let last = greatest(fit);
     let seen = fit.per_process();
     let ys = range(seen.iter().map(|point| point.1), true);
-    let mut chart =
-        chart!(area, "time per process", "processes", "ns", 0.5..last + 0.5, ys.clone());
+    let all = below_legend(ys.clone());
+    let mut chart = chart!(area, "time per process", "processes", "ns", 0.5..last + 0.5, all);
     let steps = || (10..=last as u32 * 10).map(|tenth| f64::from(tenth) / 10.0);
     let ours = steps().map(|b| (b, fit.line.at(b) / b)).filter(|point| ys.contains(&point.1));
     chart
@@ -260,7 +266,7 @@ where
         .margin(10)
         .x_label_area_size(36)
         .y_label_area_size(86)
-        .build_cartesian_2d(xs.log_scale().base(2.0), ys.log_scale())?;
+        .build_cartesian_2d(xs.log_scale().base(2.0), logarithmic(ys))?;
     chart
         .configure_mesh()
         .light_line_style(WHITE)
@@ -268,7 +274,6 @@ where
         .y_desc("ns")
         .x_label_formatter(&plain)
         .y_label_formatter(&plain)
-        .y_labels(6)
         .label_style(("sans-serif", 13))
         .draw()?;
     for (name, points, color) in series {
@@ -292,6 +297,42 @@ fn ratios(values: impl Iterator<Item = f64>) -> Range<f64> {
         (low, high) = (1.0, 10.0);
     }
     low / 1.3..high * 1.3
+}
+
+/// Numbers that are named at a logarithmic axis: powers of ten, and where there are few of those what lies between.
+fn round_numbers(range: &Range<f64>) -> Vec<f64> {
+    let steps: &[f64] = match (range.end / range.start).log10() {
+        decades if decades > 4.0 => &[1.0],
+        decades if decades > 2.0 => &[1.0, 3.0],
+        decades if decades > 0.8 => &[1.0, 2.0, 3.0, 5.0, 7.0],
+        _ => &[1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
+    };
+    let powers = range.start.log10().floor() as i32..=range.end.log10().ceil() as i32;
+    let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+    all.filter(|value| range.contains(value)).collect()
+}
+
+/// A logarithmic axis with [`round_numbers`].
+fn logarithmic(
+    range: Range<f64>,
+) -> impl Ranged<ValueType = f64, FormatOption = DefaultFormatting> {
+    struct Named<R>(R, Vec<f64>);
+    impl<R: Ranged<ValueType = f64>> Ranged for Named<R> {
+        type ValueType = f64;
+        type FormatOption = DefaultFormatting;
+        fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+            self.0.map(value, limit)
+        }
+        fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+            self.1.clone()
+        }
+        fn range(&self) -> Range<f64> {
+            self.0.range()
+        }
+    }
+    let named = round_numbers(&range);
+    let inner: plotters::coord::combinators::LogCoord<f64> = range.log_scale().into();
+    Named(inner, named)
 }
 
 /// A number with as many digits as it needs, three behind the point at most.
@@ -333,6 +374,11 @@ mod tests {
         assert!(around.contains(&5.0));
         let below = range([-1.0, 3.0].into_iter(), true);
         assert!(below.start < -1.0 && below.end > 3.0);
+        assert_eq!(round_numbers(&(0.9..2e5)), [1.0, 10.0, 100.0, 1e3, 1e4, 1e5]);
+        assert_eq!(
+            round_numbers(&(300.0..1200.0)),
+            [300.0, 400.0, 500.0, 600.0, 700.0, 800.0, 900.0, 1000.0]
+        );
         assert_eq!(ratios([].into_iter()), 1.0 / 1.3..13.0);
         let beside = ratios([10.0, 200.0].into_iter());
         assert!(beside.start < 10.0 && beside.start > 5.0 && beside.end > 200.0);

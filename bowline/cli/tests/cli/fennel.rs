@@ -200,7 +200,8 @@ fn programs_of_files_run_and_what_was_run_is_drawn_and_written() {
     let report = run(&format!("graph {program} --timeline {svg} --tasks {tasks}"));
     assert!(near(report["time_ns"]["max"].as_f64().unwrap(), 9000.0), "{report}");
     assert!(near(report["ends_ns"]["min"].as_f64().unwrap(), 100.0), "{report}");
-    assert_eq!(fs::read_to_string(&svg).unwrap().matches("<rect").count(), 3);
+    let bars = fs::read_to_string(&svg).unwrap().matches("<rect").count();
+    assert_eq!(bars, 3 + 4, "of tasks, and in the legend");
     let lines = fs::read_to_string(&tasks).unwrap();
     let computed: Value = lines
         .lines()

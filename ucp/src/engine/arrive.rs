@@ -3,7 +3,7 @@
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, Arrival, PeerFailure};
+use bowline_uct::{AmHeader, AmId, Arrival, PeerFailure};
 
 use super::Engine;
 use crate::action::Action;
@@ -160,15 +160,21 @@ impl Engine {
         self.spaces.get_mut(envelope.space).and_then(|space| space.failed_collective_member())
     }
 
-    /// Anything but a plain eager message.
+    /// Anything but a plain eager message. Bytes of a stream are asked for here, since most sends of one are short.
     #[inline(never)]
     pub(super) fn other(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
-        if arrival.id != wire::AM || !self.am_in_place(peer, arrival) {
-            self.arrive(peer, arrival);
+        match arrival.id {
+            wire::AM if self.am_in_place(peer, arrival) => {}
+            wire::STREAM => {
+                if self.stream_data(peer, arrival.payload).is_none() {
+                    self.reject_message(peer, arrival.id);
+                }
+            }
+            _ => self.arrive(peer, arrival),
         }
     }
 
-    /// The same where no handler takes it in place.
+    /// What is neither of a stream, in one piece, nor taken in place by a handler.
     #[inline(never)]
     pub(super) fn arrive(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
         let header = &arrival.header;
@@ -190,7 +196,6 @@ impl Engine {
             wire::REMOTE_DONE => self.remote_done(peer, header, arrival.payload),
             wire::AM => self.am(peer, header, arrival.payload),
             wire::AM_FIRST => self.am_first(peer, header, arrival.payload),
-            wire::STREAM => self.stream_data(peer, arrival.payload),
             wire::STREAM_END => {
                 self.stream_end_piece(peer, [header[0], header[1]], arrival.payload)
             }
@@ -203,14 +208,20 @@ impl Engine {
             },
         };
         if fine.is_none() {
-            let id = arrival.id.get();
-            let why = if wire::RESERVED.contains(&id) {
-                format!("a message of id {id}, which is reserved")
-            } else {
-                format!("a message of id {id} that means nothing")
-            };
-            self.reject(peer, PeerFailure::Damaged, &why);
+            self.reject_message(peer, arrival.id);
         }
+    }
+
+    /// Gives up a peer whose message no correct peer sends.
+    #[cold]
+    fn reject_message(&mut self, peer: PeerIndex, id: AmId) {
+        let id = id.get();
+        let why = if wire::RESERVED.contains(&id) {
+            format!("a message of id {id}, which is reserved")
+        } else {
+            format!("a message of id {id} that means nothing")
+        };
+        self.reject(peer, PeerFailure::Damaged, &why);
     }
 
     /// The first message of a sender must be its HELLO.

@@ -117,7 +117,7 @@ pub(crate) trait Receiving: fmt::Debug + Send + Any {
 pub(crate) trait Sending: fmt::Debug + Send + Any {
     fn protocol(&self) -> &'static Protocol;
 
-    /// Posts more of the message as the lane has room. Whether nothing is awaited any more.
+    /// Posts more of the message as the lane has space. Whether nothing is awaited any more.
     fn post(
         &mut self,
         _: &mut dyn Iface,

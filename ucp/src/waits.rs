@@ -129,7 +129,7 @@ fn held_send(send: &Send, rank: u32) -> String {
         SendPhase::Offered if send.rendezvous => {
             "the receiver has not received it: it stays here until then, as messages do that are longer \
              than BOWLINE_RNDV_THRESHOLD or for which BOWLINE_EAGER_SHARE and \
-             BOWLINE_UNEXPECTED_BUDGET have no room left there"
+             BOWLINE_UNEXPECTED_BUDGET have no space left there"
         }
         SendPhase::Offered => "a synchronous send that the receiver has not matched",
         SendPhase::Lent => "the transport reads it",

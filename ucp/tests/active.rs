@@ -63,8 +63,8 @@ fn data_is_fetched_when_the_receiver_wants_it() {
             let message = take(&kept).expect("the handler ran");
             assert_eq!((message.header(), message.len()), (&head[..], len as u64));
             assert!(message.data().is_none(), "it lies with its sender");
-            let room = RecvBuf::owned(vec![0; len]);
-            let receive = receiver.am_recv(message, room).expect("the sender lives");
+            let buffer = RecvBuf::owned(vec![0; len]);
+            let receive = receiver.am_recv(message, buffer).expect("the sender lives");
             pair.until(|| receiver.is_complete(receive) && sender.is_complete(send));
             let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
             assert_eq!((status.outcome, status.length), (Ok(()), len as u64));
@@ -75,7 +75,7 @@ fn data_is_fetched_when_the_receiver_wants_it() {
 }
 
 #[test]
-fn a_short_room_cuts_a_message_and_its_sender_is_done() {
+fn a_short_buffer_cuts_a_message_and_its_sender_is_done() {
     for threshold in ["0", "64m"] {
         let settings = [("BOWLINE_RNDV_THRESHOLD", threshold), ("BOWLINE_EAGER_SHARE_FIRST", "1g")];
         let pair = Pair::new(network(WAYS[0]), &settings);

@@ -100,9 +100,9 @@ proptest! {
         for (tag, &(len, cut)) in (1u64..).zip(&messages) {
             let data = pattern(len, tag);
             // Shorter than a shared message, or than the sent one, or as long.
-            let room = match cut { 0 => len, 1 => len - 1, _ => len - LEAST / 2 };
+            let capacity = match cut { 0 => len, 1 => len - 1, _ => len - LEAST / 2 };
             let send = pair.send(tag, data.clone());
-            under_way.push((send, pair.receive(tag, room), data, room));
+            under_way.push((send, pair.receive(tag, capacity), data, capacity));
         }
         for &(receiver, many) in &rounds {
             let worker = if receiver { &pair.receiver } else { &pair.sender };
@@ -110,13 +110,13 @@ proptest! {
                 worker.progress();
             }
         }
-        for (send, receive, data, room) in under_way {
+        for (send, receive, data, capacity) in under_way {
             pair.until(|| pair.sender.is_complete(send) && pair.receiver.is_complete(receive));
             prop_assert_eq!(pair.sender.take(send).map(|status| status.outcome), Some(Ok(())));
             let (outcome, bytes) = pair.received(receive);
-            let cut = Err(OpError::Truncated { message: data.len() as u64, capacity: room as u64 });
-            prop_assert_eq!(outcome, if room < data.len() { cut } else { Ok(()) });
-            prop_assert!(bytes == data[..room], "the bytes of a message of {}", data.len());
+            let cut = Err(OpError::Truncated { message: data.len() as u64, capacity: capacity as u64 });
+            prop_assert_eq!(outcome, if capacity < data.len() { cut } else { Ok(()) });
+            prop_assert!(bytes == data[..capacity], "the bytes of a message of {}", data.len());
         }
         let counters = pair.receiver.counters();
         prop_assert_eq!(counters.copied, 0);

@@ -45,7 +45,7 @@ struct Message {
     len: usize,
     from: Layout,
     to: Layout,
-    /// The room is longer or shorter by this.
+    /// The capacity is longer or shorter by this.
     slack: isize,
     early: bool,
     synchronous: bool,
@@ -54,7 +54,7 @@ struct Message {
 }
 
 impl Message {
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         self.len.saturating_add_signed(self.slack)
     }
 }
@@ -85,12 +85,12 @@ fn messages() -> impl Strategy<Value = Message> {
 #[track_caller]
 fn check(message: &Message, data: &[u8], world: &World, id: RequestId) {
     let (status, handle) = world.receiver().take_with_handle(id).expect("it is complete");
-    let (room, fits) = (message.room(), message.room().min(message.len));
-    let truncated = OpError::Truncated { message: message.len as u64, capacity: room as u64 };
+    let (capacity, fits) = (message.capacity(), message.capacity().min(message.len));
+    let truncated = OpError::Truncated { message: message.len as u64, capacity: capacity as u64 };
     let outcome = if fits < message.len { Err(truncated) } else { Ok(()) };
     assert_eq!((status.outcome, status.length), (outcome, message.len as u64));
     let found = content(&message.to, handle);
-    assert_eq!(found.len(), room);
+    assert_eq!(found.len(), capacity);
     assert!(found[..fits] == data[..fits], "the bytes changed");
     assert!(found[fits..].iter().all(|&byte| byte == UNTOUCHED), "more was written than came");
 }
@@ -101,10 +101,10 @@ fn exchange(transport: Transport, way: &[(&str, &str)], messages: &[Message]) {
     let mut open = Vec::new();
     for (tag, message) in (0..).zip(messages) {
         let data = pattern(message.len, tag);
-        let post = || receiver.recv(exactly(tag), message.to.to_receive(message.room()));
+        let post = || receiver.recv(exactly(tag), message.to.to_receive(message.capacity()));
         let idle = message.cancel.then(|| {
-            let room = message.to.to_receive(message.room());
-            receiver.recv(exactly(tag + 1000), room).expect("posted")
+            let buffer = message.to.to_receive(message.capacity());
+            receiver.recv(exactly(tag + 1000), buffer).expect("posted")
         });
         let early = message.early.then(|| post().expect("posted"));
         let mode = if message.synchronous { SendMode::Synchronous } else { SendMode::Standard };
@@ -296,9 +296,9 @@ fn a_callback_that_refuses_fails_its_receive() {
             for (len, next) in [(4000, 0), (4000, 1), (150_000, 0), (150_000, 1)] {
                 let world = World::new(transport, way);
                 // The one that has taken a byte before it began panics when it gets the first.
-                let unpacker = Unpacker { room: vec![0; len], next, picky: true };
-                let room = RecvBuf::unpacked_by(Box::new(unpacker));
-                let failing = world.receiver().recv(exactly(1), room).expect("posted");
+                let unpacker = Unpacker { buffer: vec![0; len], next, picky: true };
+                let buffer = RecvBuf::unpacked_by(Box::new(unpacker));
+                let failing = world.receiver().recv(exactly(1), buffer).expect("posted");
                 let send = |tag| {
                     let buffer = SendBuf::owned(pattern(len, tag));
                     world.sender().send(world.to, envelope(tag), buffer, SendMode::Standard)
@@ -396,8 +396,8 @@ fn streams_take_pieces() {
             }
             let mut all = Vec::new();
             for len in [1000, 70_000, 29_000] {
-                let room = pieces.to_receive(len);
-                let got = world.receiver().stream_recv(world.back, room, StreamWant::ALL);
+                let buffer = pieces.to_receive(len);
+                let got = world.receiver().stream_recv(world.back, buffer, StreamWant::ALL);
                 let buffer = match got.expect("the stream is there") {
                     StreamReceived::Done(n, buffer) => {
                         assert_eq!(n, len as u64);
@@ -411,8 +411,8 @@ fn streams_take_pieces() {
                 all.extend(content(&pieces, buffer));
             }
             assert!(all == data, "{transport:?} {way:?}");
-            let room = Layout::Callbacks.to_receive(10);
-            let refused = world.receiver().stream_recv(world.back, room, StreamWant::SOME);
+            let buffer = Layout::Callbacks.to_receive(10);
+            let refused = world.receiver().stream_recv(world.back, buffer, StreamWant::SOME);
             assert!(matches!(refused, Err(OpError::Unsupported)), "{refused:?}");
         }
     }

@@ -108,8 +108,8 @@ fn messages_in_pieces_are_put_and_got() {
     let pieces = bytes.chunks(777).map(<[u8]>::to_vec).collect();
     let put = worker.put(far.key, far.base, SendBuf::pieces(pieces));
     assert_eq!(far.sides.end(0, put).outcome, Ok(()));
-    let room = RecvBuf::pieces(vec![vec![0; 11], vec![], vec![0; 30_000 - 11]]);
-    let Ok(Sent::Pending(id)) = worker.get(far.key, far.base, room) else { panic!("it begins") };
+    let buffer = RecvBuf::pieces(vec![vec![0; 11], vec![], vec![0; 30_000 - 11]]);
+    let Ok(Sent::Pending(id)) = worker.get(far.key, far.base, buffer) else { panic!("it begins") };
     far.sides.until(|| worker.is_complete(id));
     let (_, handle) = worker.take_with_handle(id).expect("it is complete");
     let Some(Handle::Receive(handle)) = handle else { panic!("it was given one") };

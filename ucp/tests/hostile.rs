@@ -101,7 +101,7 @@ impl Forger {
         assert!(self.says(HELLO, [0, 0], &hello.pack()));
     }
 
-    /// Posts a message, if there is room for it.
+    /// Posts a message, if there is space for it.
     fn says(&mut self, id: u8, words: [u64; 2], payload: &[u8]) -> bool {
         let header = [words[0], words[1], u64::from(self.sequence)];
         let mut pack = |out: bowline_base::view::View<'_>| out.copy_in(payload);
@@ -116,7 +116,7 @@ impl Forger {
         }
     }
 
-    /// Posts a message, waiting for room while `victim` makes progress.
+    /// Posts a message, waiting for space while `victim` makes progress.
     fn posts(&mut self, victim: &Worker, id: u8, words: [u64; 2], payload: &[u8]) {
         while !self.says(id, words, payload) {
             self.step(victim);

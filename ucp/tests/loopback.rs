@@ -376,19 +376,19 @@ fn blocking_receives_take_every_kind_of_message() {
                 let data = pattern(len, 7);
                 let sent = worker.send(ep, envelope(3), SendBuf::owned(data.clone()), mode);
                 let sent = sent.expect("sent");
-                let mut room = vec![0; len + 1];
+                let mut memory = vec![0; len + 1];
                 // SAFETY: the call returns after the receive is complete.
-                let buffer = unsafe { RecvBuf::borrowed(room.as_mut_ptr(), room.len()) };
+                let buffer = unsafe { RecvBuf::borrowed(memory.as_mut_ptr(), memory.len()) };
                 let status = worker.recv_blocking(exactly(3), buffer).expect("space 0 is open");
                 assert_eq!((status.source, status.tag, status.length), (0, 3, len as u64));
-                assert_eq!(&room[..len], &data[..], "{len} bytes");
+                assert_eq!(&memory[..len], &data[..], "{len} bytes");
                 finish(&worker, sent);
             }
         }
         let sent = worker.send(ep, envelope(3), SendBuf::owned(vec![1; 9]), SendMode::Standard);
         finish(&worker, sent.expect("sent"));
         let cut = worker.recv_blocking(exactly(3), RecvBuf::owned(vec![0; 4]));
-        let cut = cut.expect_err("it is longer than its room");
+        let cut = cut.expect_err("it is longer than its buffer");
         assert_eq!(cut.error(), OpError::Truncated { message: 9, capacity: 4 });
         assert_eq!((cut.status().source, cut.status().tag, cut.status().length), (0, 3, 9));
     }

@@ -153,8 +153,8 @@ impl Program {
             }
             Do::StreamRecv(side, len) => {
                 self.sides[side].stream_asked += len;
-                let room = RecvBuf::owned(vec![0; len]);
-                let got = workers[side].stream_recv(self.pair.eps[side], room, StreamWant::ALL);
+                let buffer = RecvBuf::owned(vec![0; len]);
+                let got = workers[side].stream_recv(self.pair.eps[side], buffer, StreamWant::ALL);
                 match got.expect("the peer lives") {
                     StreamReceived::Done(n, buffer) => {
                         assert_eq!(n, len as u64);
@@ -288,7 +288,7 @@ fn run(slots: u32, settings: &[(&str, &str)], program: &[Do]) {
     state.finish();
 }
 
-/// A send of the stream is parked for want of credit while a later one still waits for room: it was once
+/// A send of the stream is parked for want of credit while a later one still waits for space: it was once
 /// overtaken by that.
 #[test]
 fn a_parked_send_is_not_overtaken() {

@@ -76,10 +76,10 @@ impl Pair {
         })
     }
 
-    fn receive(&self, at: usize, room: usize) -> Result<RequestId, OpError> {
+    fn receive(&self, at: usize, capacity: usize) -> Result<RequestId, OpError> {
         // Of any tag: what it gets says whether the order was kept.
         let spec = MatchSpec { space: 0, source: Some(1 - at as u32), tag: 0, tag_mask: 0 };
-        self.workers[at].recv(spec, RecvBuf::owned(vec![0; room]))
+        self.workers[at].recv(spec, RecvBuf::owned(vec![0; capacity]))
     }
 
     /// One round. Whether anything happened.

@@ -39,8 +39,8 @@ fn a_query_says_what_a_request_waits_for() {
     assert_eq!(ask(b, receive), (OperationKind::Receive, Some(0), 900, WaitsFor::Data));
     let later = b.recv(ANY, RecvBuf::owned(vec![0; 10])).expect("posted");
     assert_eq!(ask(b, later), (OperationKind::Receive, None, 10, WaitsFor::Arrival));
-    let room = RecvBuf::owned(vec![0; 7]);
-    let stream = match b.stream_recv(pair.eps[1], room, StreamWant::ALL).expect("alive") {
+    let buffer = RecvBuf::owned(vec![0; 7]);
+    let stream = match b.stream_recv(pair.eps[1], buffer, StreamWant::ALL).expect("alive") {
         StreamReceived::Pending(id) => id,
         done => panic!("nothing was sent: {done:?}"),
     };

@@ -59,7 +59,7 @@ impl Pair {
 const EVERYTHING: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
 
 /// A synchronous message in pieces is matched by its first one, and the answer may come while
-/// others wait for room.
+/// others wait for space.
 #[test]
 fn a_synchronous_message_is_answered_before_its_last_piece_is_posted() {
     for (seed, slots) in [(1, 2), (2, 3), (3, 4), (4, 16)] {
@@ -178,10 +178,10 @@ fn a_refused_message_says_whose_failure_it_is() {
     }
 }
 
-/// One-sided operations wait for room in a transport that takes two at a time, and end when their
+/// One-sided operations wait for space in a transport that takes two at a time, and end when their
 /// peer does.
 #[test]
-fn one_sided_operations_wait_for_room() {
+fn one_sided_operations_wait_for_space() {
     for dies in [false, true] {
         let options = NetworkOptions { seed: 3, outstanding: 2, ..NetworkOptions::default() };
         let pair = Pair::new(options, &[]);

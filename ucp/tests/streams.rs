@@ -43,7 +43,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn collect(&mut self) {
         let worker = &self.pair.workers[1];
-        while let Some(&(id, want, room)) = self.open.front() {
+        while let Some(&(id, want, capacity)) = self.open.front() {
             let Some((status, bytes)) = worker.take_with_buffer(id) else { return };
             self.open.pop_front();
             if status.outcome == Err(OpError::Cancelled) {
@@ -51,28 +51,31 @@ impl Reader<'_> {
                 continue;
             }
             assert_eq!(status.outcome, Ok(()));
-            self.took(status.length as usize, want, room, &bytes.expect("owned"));
+            self.took(status.length as usize, want, capacity, &bytes.expect("owned"));
         }
     }
 
-    fn took(&mut self, n: usize, want: StreamWant, room: usize, bytes: &[u8]) {
+    fn took(&mut self, n: usize, want: StreamWant, capacity: usize, bytes: &[u8]) {
         assert!(
-            n <= room && n.is_multiple_of(want.unit),
-            "{n} of {room} in units of {}",
+            n <= capacity && n.is_multiple_of(want.unit),
+            "{n} of {capacity} in units of {}",
             want.unit
         );
-        assert!(if want.all { n == room } else { n > 0 || room == 0 }, "{n} of {room}: {want:?}");
+        assert!(
+            if want.all { n == capacity } else { n > 0 || capacity == 0 },
+            "{n} of {capacity}: {want:?}"
+        );
         self.out.extend(&bytes[..n]);
     }
 
-    fn receive(&mut self, room: usize, want: StreamWant) {
-        let buffer = RecvBuf::owned(vec![0; room]);
+    fn receive(&mut self, capacity: usize, want: StreamWant) {
+        let buffer = RecvBuf::owned(vec![0; capacity]);
         match self.pair.workers[1].stream_recv(self.pair.eps[1], buffer, want).expect("alive") {
             StreamReceived::Done(n, buffer) => {
                 assert!(self.open.is_empty(), "it has overtaken an older one");
-                self.took(n as usize, want, room, &buffer.into_owned().expect("owned"));
+                self.took(n as usize, want, capacity, &buffer.into_owned().expect("owned"));
             }
-            StreamReceived::Pending(id) => self.open.push_back((id, want, room)),
+            StreamReceived::Pending(id) => self.open.push_back((id, want, capacity)),
         }
         self.collect();
     }
@@ -145,12 +148,12 @@ proptest! {
             let took = reader.open.is_empty() && reader.take_data();
             idle = if moved || took { 0 } else { idle + 1 };
             if idle > 3 {
-                let Some((id, want, room)) = reader.open.front().copied() else {
+                let Some((id, want, capacity)) = reader.open.front().copied() else {
                     panic!("{} of {} bytes came", reader.out.len(), sent.len());
                 };
                 // What a receive lacks that can never be full is sent now.
-                prop_assert!(room > 0, "{want:?} of nothing is complete at once: {id:?}");
-                let extra = pattern(room + want.unit, 99);
+                prop_assert!(capacity > 0, "{want:?} of nothing is complete at once: {id:?}");
+                let extra = pattern(capacity + want.unit, 99);
                 sent.extend(&extra);
                 if let Sent::Pending(id) = pair.workers[0].stream_send(pair.eps[0], SendBuf::owned(extra)).expect("alive") {
                     sends.push(id);
@@ -216,7 +219,7 @@ fn a_receiver_that_does_not_read_bounds_its_sender() {
 }
 
 #[test]
-fn a_room_that_is_no_multiple_of_its_unit_is_refused() {
+fn a_capacity_that_is_no_multiple_of_its_unit_is_refused() {
     let pair = Pair::new(NetworkOptions::default(), &[]);
     let want = StreamWant { unit: 8, all: false };
     let refused = pair.workers[0].stream_recv(pair.eps[0], RecvBuf::owned(vec![0; 12]), want);

@@ -30,7 +30,7 @@ const NAMED: u32 = 1 << 31;
 /// In [`Item::mark`], of an entry of an index: it is a message.
 const MESSAGE: u32 = 1 << 30;
 
-/// The first sequence number that [`Item::mark`] has no room for.
+/// The first sequence number that [`Item::mark`] has no space for.
 pub(super) const NUMBERS: u32 = MESSAGE;
 
 /// One entry. What a search compares is where [`Want`] has it.

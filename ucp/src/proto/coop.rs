@@ -225,7 +225,7 @@ impl Keeps for Queues {
 }
 
 impl Queues {
-    /// Makes room for what signal-safe progress may add.
+    /// Reserves space for what signal-safe progress may add.
     fn provide(&mut self) {
         self.shares.reserve(RESERVE);
         self.helps.reserve(RESERVE);

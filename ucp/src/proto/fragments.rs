@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   receiver                              sender
-//!   RTS matched ── CTS (bytes wanted) ───► in order, as the lane has room
+//!   RTS matched ── CTS (bytes wanted) ───► in order, as the lane has space
 //!   all are here  ◄──── FRAGMENT ... ────  all are posted: complete
 //! ```
 

@@ -179,7 +179,7 @@ impl Put {
 enum Step {
     /// The transport has all that it is to have for now.
     Wait,
-    /// There was no room, or other traffic comes first.
+    /// There was no space, or other traffic comes first.
     Again,
     /// Nothing is under way, and nothing more will be.
     End,

@@ -46,7 +46,7 @@ pub(crate) static MULTI: Protocol = Protocol::priced("eager/multi", |op, context
     // Pieces of a stream stop where their credit does.
     let most = match op {
         Op::StreamSend => u64::MAX,
-        // Behind the pieces that the receiver's memory has room for, its processor is needed
+        // Behind the pieces that the receiver's memory has space for, its processor is needed
         // for every other one. A message that it reads at once costs it one round of progress.
         _ if context.conditions.oversubscribed && context.reads(op) && context.maps() => max,
         _ if context.maps() => (MOST_PIECES * max).min(MOST_BYTES),

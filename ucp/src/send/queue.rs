@@ -1,4 +1,4 @@
-//! What waits for a peer, in order: for its connection, for room in its lane, for credit.
+//! What waits for a peer, in order: for its connection, for space in its lane, for credit.
 
 use bowline_base::slab::Key;
 use bowline_uct::{PeerFailure, PostError};
@@ -75,7 +75,7 @@ impl Inner {
             }
             let Some(first) = peer.pending.pop_front() else {
                 peer.recompute_short_limit();
-                // Room that nothing waits for is no end of a close: our DISCONNECT may be yet to come.
+                // Space that nothing waits for is no end of a close: our DISCONNECT may be yet to come.
                 if waited && (peer.state != PeerState::Ready || peer.end.is_some()) {
                     self.sent_all(index);
                 }
@@ -132,7 +132,7 @@ impl Inner {
             (std::mem::take(&mut stream.parked), std::mem::take(&mut stream.parked_ams));
         let (requests, peer) = (&self.engine.requests, &mut self.engine.peers[index as usize]);
         (peer.streams, peer.ams_parked) = (true, false);
-        // Sends of a kind that wait for room are newer than any that was parked.
+        // Sends of a kind that wait for space are newer than any that was parked.
         for (keys, stream) in [(parked, true), (ams, false)] {
             let is_one = |key: &Key| match requests.get(*key).map(|request| &request.body) {
                 Some(Body::Send(send)) => match send.kind {

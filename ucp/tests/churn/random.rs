@@ -86,7 +86,7 @@ struct Program {
     sends: Vec<(Option<usize>, RequestId)>,
 }
 
-const ROOM: usize = 100_000;
+const CAPACITY: usize = 100_000;
 
 fn content(client: u32, number: u64, len: usize) -> Vec<u8> {
     let seed = u64::from(client) * 1009 + number;
@@ -121,7 +121,7 @@ impl Program {
                 let number = self.known.len() as u32;
                 let job = if own { 1 } else { u64::from(number) + 100 };
                 let client = self.site.arrive_in(job, number);
-                self.waiting[slot] = Some(super::receive(&client.worker, None, ROOM));
+                self.waiting[slot] = Some(super::receive(&client.worker, None, CAPACITY));
                 self.slots[slot] = Some(client);
                 self.last[slot] = Some(number);
                 self.known.push(Known::default());
@@ -160,7 +160,7 @@ impl Program {
                     if self.site.server.probe(&any).is_none() {
                         return;
                     }
-                    self.receives.push(super::receive(&self.site.server, None, ROOM));
+                    self.receives.push(super::receive(&self.site.server, None, CAPACITY));
                 }
             }
             Do::Close(slot, force) => {
@@ -273,7 +273,7 @@ impl Program {
                 let expected = content(client.number, status.tag, status.length as usize);
                 assert!(bytes[..status.length as usize] == expected, "of another message");
             }
-            self.waiting[slot] = Some(super::receive(&client.worker, None, ROOM));
+            self.waiting[slot] = Some(super::receive(&client.worker, None, CAPACITY));
         }
     }
 

@@ -81,14 +81,14 @@ impl Pack for Packer {
 
 /// Takes a message, each byte once and in order; one of the values refuses the byte 0 at 3000.
 pub(crate) struct Unpacker {
-    pub(crate) room: Vec<u8>,
+    pub(crate) buffer: Vec<u8>,
     pub(crate) next: usize,
     pub(crate) picky: bool,
 }
 
 impl Unpack for Unpacker {
     fn space(&self) -> usize {
-        self.room.len()
+        self.buffer.len()
     }
     fn unpack(&mut self, offset: usize, bytes: &[u8]) -> Result<(), UnpackRefused> {
         assert_eq!(offset, self.next, "in order, each byte once");
@@ -96,7 +96,7 @@ impl Unpack for Unpacker {
         if self.picky && self.next > 3000 {
             return Err(UnpackRefused);
         }
-        self.room[offset..self.next].copy_from_slice(bytes);
+        self.buffer[offset..self.next].copy_from_slice(bytes);
         Ok(())
     }
 }
@@ -131,18 +131,18 @@ impl Layout {
         }
     }
 
-    pub(crate) fn to_receive(&self, room: usize) -> RecvBuf {
+    pub(crate) fn to_receive(&self, capacity: usize) -> RecvBuf {
         if let &Self::Laid { block, stride } = self {
-            let (layout, base) = laid(room, block, stride);
+            let (layout, base) = laid(capacity, block, stride);
             // SAFETY: the memory is there until `free`, and has all that the layout reaches.
             return unsafe { RecvBuf::laid_out(base, layout, 1) }.unwrap();
         }
-        let room = vec![UNTOUCHED; room];
+        let buffer = vec![UNTOUCHED; capacity];
         match self {
-            Self::Whole => RecvBuf::owned(room),
-            Self::Pieces(lengths) => RecvBuf::pieces(cut(&room, lengths)),
+            Self::Whole => RecvBuf::owned(buffer),
+            Self::Pieces(lengths) => RecvBuf::pieces(cut(&buffer, lengths)),
             Self::Callbacks => {
-                RecvBuf::unpacked_by(Box::new(Unpacker { room, next: 0, picky: false }))
+                RecvBuf::unpacked_by(Box::new(Unpacker { buffer, next: 0, picky: false }))
             }
             Self::Laid { .. } => unreachable!("it was made above"),
         }
@@ -166,7 +166,7 @@ pub(crate) fn content(layout: &Layout, handle: Option<Handle>) -> Vec<u8> {
         }
         Layout::Callbacks => {
             let unpacker: Box<dyn Any> = buffer.into_unpacker().expect("there was one");
-            unpacker.downcast::<Unpacker>().expect("of this type").room
+            unpacker.downcast::<Unpacker>().expect("of this type").buffer
         }
         &Layout::Laid { block, stride } => {
             let mut all = Vec::new();

@@ -102,9 +102,9 @@ fn the_limit_of_envelopes_is_reported_over_shared_memory_and_over_sockets() {
     floods_an_honest_worker(&workers, || {});
 }
 
-/// Sends that wait for room were all begun while there was credit for one of them.
+/// Sends that wait for space were all begun while there was credit for one of them.
 #[test]
-fn sends_that_wait_for_room_keep_to_their_credit() {
+fn sends_that_wait_for_space_keep_to_their_credit() {
     const COUNT: u64 = 500;
     let network = Network::new(NetworkOptions { slots: 4, ..NetworkOptions::default() });
     let [receiver, sender] = [0, 1].map(|rank| worker(&network, rank, &[]));

@@ -9,7 +9,7 @@ use super::ranks::{Ranks, pattern};
 const SCHEMES: [&str; 5] = ["auto", "get", "put", "copy", "rtr"];
 const LEN: usize = 60_000;
 
-/// Room for two operations at a time, and pieces of 2 KB, so that there are many steps.
+/// Space for two operations at a time, and pieces of 2 KB, so that there are many steps.
 fn network(seed: u64) -> NetworkOptions {
     NetworkOptions {
         seed,

@@ -22,34 +22,35 @@ const LENGTHS: [(usize, usize); 8] = [
 ];
 
 fn messages(ranks: &Ranks, first: u64) {
-    for (nth, &(len, room)) in LENGTHS.iter().enumerate() {
+    for (nth, &(len, capacity)) in LENGTHS.iter().enumerate() {
         for mode in [SendMode::Standard, SendMode::Synchronous] {
             for receive_first in [true, false] {
                 let tag = first + nth as u64;
                 let data = pattern(len, tag);
-                let early = receive_first.then(|| ranks.receive(1, Some(0), Some(tag), room));
+                let early = receive_first.then(|| ranks.receive(1, Some(0), Some(tag), capacity));
                 let send = ranks.send_as(0, 1, tag, data.clone(), mode);
                 if early.is_none() {
                     for _ in 0..20 {
                         ranks.round();
                     }
                 }
-                let receive = early.unwrap_or_else(|| ranks.receive(1, Some(0), Some(tag), room));
+                let receive =
+                    early.unwrap_or_else(|| ranks.receive(1, Some(0), Some(tag), capacity));
                 ranks.through(0, send, 1, receive);
                 if let Some(send) = send {
                     let status = ranks.worker(0).take(send).expect("complete");
                     assert_eq!((status.outcome, status.length), (Ok(()), len as u64));
                 }
                 let (status, bytes) = ranks.received(1, receive);
-                let (message, cut) = (len as u64, room.min(len));
-                let expected = if room < len {
-                    Err(OpError::Truncated { message, capacity: room as u64 })
+                let (message, cut) = (len as u64, capacity.min(len));
+                let expected = if capacity < len {
+                    Err(OpError::Truncated { message, capacity: capacity as u64 })
                 } else {
                     Ok(())
                 };
-                assert_eq!(status.outcome, expected, "{len} bytes into {room}");
+                assert_eq!(status.outcome, expected, "{len} bytes into {capacity}");
                 assert_eq!((status.source, status.tag, status.length), (0, tag, message));
-                assert!(bytes[..cut] == data[..cut], "{len} bytes into {room}");
+                assert!(bytes[..cut] == data[..cut], "{len} bytes into {capacity}");
                 assert!(bytes[cut..].iter().all(|&byte| byte == 0), "behind {len} bytes");
             }
         }

@@ -141,9 +141,9 @@ impl Ranks {
         rank: usize,
         source: Option<u32>,
         tag: Option<u64>,
-        room: usize,
+        capacity: usize,
     ) -> RequestId {
-        self.try_receive(rank, source, tag, room).expect("posted")
+        self.try_receive(rank, source, tag, capacity).expect("posted")
     }
 
     /// The same where it may fail at once.

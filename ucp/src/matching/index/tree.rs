@@ -262,7 +262,7 @@ mod tests {
         for ranks in [1, 2, 16, 17, 256, 512, 4096, 65_536, 1 << 20, 1 << 24, u32::MAX] {
             let shape = TreeShape::for_ranks(ranks);
             let covered = 1u128 << (shape.dimensions * shape.bits + LEAF_BITS);
-            assert!(covered >= u128::from(ranks), "{shape:?} has no room for {ranks} ranks");
+            assert!(covered >= u128::from(ranks), "{shape:?} has no space for {ranks} ranks");
             assert!(shape.dimensions >= last, "{ranks} ranks: {shape:?}");
             last = shape.dimensions;
         }

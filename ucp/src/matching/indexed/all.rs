@@ -87,7 +87,7 @@ impl<I: Index, C: Count> Indexed<I, C> {
     }
 
     /// Numbers all entries anew, from 0 on, in the order that they have. The pool holds no
-    /// more than a quarter of the numbers, so that there is room for long afterwards.
+    /// more than a quarter of the numbers, so that there is space for long afterwards.
     #[cold]
     #[inline(never)]
     pub(super) fn renumber(&mut self) {

@@ -92,7 +92,7 @@ enum Copier {
 }
 
 impl Inner {
-    /// Begins to share a message, if it is long enough, and there is room for what that takes.
+    /// Begins to share a message, if it is long enough, and there is space for what that takes.
     pub(super) fn share_signal_safe(&mut self, key: Key) -> bool {
         let engine = &mut self.engine;
         let Some((_, fetch)) = receive_of(&mut engine.requests, key) else { return false };

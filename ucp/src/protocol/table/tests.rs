@@ -153,7 +153,7 @@ fn slow_reads_move_the_threshold() {
     let mut costs = figures(&ROUND, CostOrigin::Calibrated);
     costs.get.required.value = 100_000.0;
     let table = Table::among(ALL, Op::TagSend, &lane("test"), &costs, Conditions::default());
-    // Pieces of a message go until the receiver's room for unexpected ones would be used up, though
+    // Pieces of a message go until the receiver's space for unexpected ones would be used up, though
     // they would be cheaper for longer.
     assert_eq!(text(&table)[2], "eager/multi 8193..=131072");
     assert_eq!(table.first(&get::GET), None, "sharing halves the bytes");

@@ -293,14 +293,14 @@ impl<const FAULT: Fault> HubIface<FAULT> {
     }
 
     fn report_writable(&mut self, sink: &mut dyn Sink) -> u32 {
-        let room = |ep: &EpId| {
+        let writable = |ep: &EpId| {
             let to = self.endpoints[ep.0 as usize].to;
             lock(&self.shared).members[to].inbox.len() < SLOTS
         };
         let place = if FAULT == REVERSE {
-            self.waiters.iter().rposition(room)
+            self.waiters.iter().rposition(writable)
         } else {
-            self.waiters.iter().position(room)
+            self.waiters.iter().position(writable)
         };
         let Some(ep) = place.and_then(|place| self.waiters.remove(place)) else {
             return 0;
@@ -569,7 +569,7 @@ impl<const FAULT: Fault> Wakeup for HubIface<FAULT> {
         self.doorbell.arm(if descriptor { Sleep::Fd } else { Sleep::Futex });
         self.poll();
         let waiting = !lock(&self.shared).members[self.me].inbox.is_empty();
-        // Room at a peer is not rung for, so who waits for it does not sleep.
+        // Space at a peer is not rung for, so who waits for it does not sleep.
         if waiting || !self.events.is_empty() || !self.waiters.is_empty() {
             self.doorbell.disarm();
             return Armed::Busy;

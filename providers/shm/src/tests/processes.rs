@@ -391,7 +391,7 @@ fn role_sleeps_for_space() {
 }
 
 #[test]
-fn a_sender_that_sleeps_for_room_is_woken() {
+fn a_sender_that_sleeps_for_space_is_woken() {
     let _dog = watchdog();
     // With three ranks the role uses the queue only.
     for ranks in [2, 3] {

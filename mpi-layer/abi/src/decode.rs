@@ -72,18 +72,18 @@ fn small(number: Count) -> Result<c_int, Fault> {
     c_int::try_from(number).map_err(large)
 }
 
-/// Space of the program.
+/// An array of the program, and how many values it holds.
 #[derive(Clone, Copy)]
-struct Room<T> {
+struct OutArray<T> {
     most: Count,
     array: Out<T>,
 }
 
-impl<T: Copy> Room<T> {
+impl<T: Copy> OutArray<T> {
     /// Refuses space for less than there is.
     fn check(&self, what: &str, number: usize) -> Result<(), Fault> {
         if self.most < number as Count {
-            let text = format!("there is room for {} {what} of {number}", self.most);
+            let text = format!("there is space for {} {what} of {number}", self.most);
             return Err(fault(MPI_ERR_ARG, text));
         }
         if number > 0 && self.array.is_null() {
@@ -111,10 +111,10 @@ fn origin_of(datatype: &Type) -> Result<&TypeContents, Fault> {
 fn contents(
     mpi: &Library,
     origin: &TypeContents,
-    integers: Room<c_int>,
-    addresses: Room<Aint>,
-    counts: Room<Count>,
-    types: Room<Datatype>,
+    integers: OutArray<c_int>,
+    addresses: OutArray<Aint>,
+    counts: OutArray<Count>,
+    types: OutArray<Datatype>,
 ) -> Result<(), Fault> {
     integers.check("integers", origin.integers.len())?;
     addresses.check("addresses", origin.addresses.len())?;
@@ -173,11 +173,11 @@ mpi! {
                              array_of_datatypes: Out<Datatype>) |mpi| {
         let datatype = mpi.datatype(datatype)?;
         is_ordinary(&datatype)?;
-        let integers = Room { most: max_integers.into(), array: array_of_integers };
-        let addresses = Room { most: max_addresses.into(), array: array_of_addresses };
+        let integers = OutArray { most: max_integers.into(), array: array_of_integers };
+        let addresses = OutArray { most: max_addresses.into(), array: array_of_addresses };
         // There are none.
-        let counts = Room { most: 0, array: Out::NULL };
-        let types = Room { most: max_datatypes.into(), array: array_of_datatypes };
+        let counts = OutArray { most: 0, array: Out::NULL };
+        let types = OutArray { most: max_datatypes.into(), array: array_of_datatypes };
         contents(mpi, origin_of(&datatype)?, integers, addresses, counts, types)
     }
 
@@ -187,10 +187,10 @@ mpi! {
                                array_of_large_counts: Out<Count>,
                                array_of_datatypes: Out<Datatype>) |mpi| {
         let datatype = mpi.datatype(datatype)?;
-        let integers = Room { most: max_integers, array: array_of_integers };
-        let addresses = Room { most: max_addresses, array: array_of_addresses };
-        let counts = Room { most: max_large_counts, array: array_of_large_counts };
-        let types = Room { most: max_datatypes, array: array_of_datatypes };
+        let integers = OutArray { most: max_integers, array: array_of_integers };
+        let addresses = OutArray { most: max_addresses, array: array_of_addresses };
+        let counts = OutArray { most: max_large_counts, array: array_of_large_counts };
+        let types = OutArray { most: max_datatypes, array: array_of_datatypes };
         contents(mpi, origin_of(&datatype)?, integers, addresses, counts, types)
     }
 }

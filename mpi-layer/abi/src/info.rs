@@ -60,7 +60,7 @@ mpi! {
     any fn MPI_Info_get(info: Info, key: Text, valuelen: c_int, value: TextOut, flag: Out<c_int>) {
         let (pairs, key) = (pairs(info)?, checked_key(key)?);
         let space = usize::try_from(valuelen)
-            .map_err(|_| fault(MPI_ERR_ARG, format!("the room for the value is {valuelen}")))?;
+            .map_err(|_| fault(MPI_ERR_ARG, format!("the capacity for the value is {valuelen}")))?;
         let found = pairs.get(&key);
         if let Some(found) = found {
             // The byte behind the value is not counted.
@@ -74,7 +74,7 @@ mpi! {
         let (pairs, key) = (pairs(info)?, checked_key(key)?);
         let given = buflen.get()?;
         let space = usize::try_from(given)
-            .map_err(|_| fault(MPI_ERR_ARG, format!("the room for the value is {given}")))?;
+            .map_err(|_| fault(MPI_ERR_ARG, format!("the capacity for the value is {given}")))?;
         let found = pairs.get(&key);
         if let Some(found) = found {
             if space > 0 {

@@ -66,7 +66,7 @@ mpi! {
         infos::pairs_or_none(info)?;
         let given = pset_len.get()?;
         let space = usize::try_from(given)
-            .map_err(|_| fault(MPI_ERR_ARG, format!("the room for the name is {given}")))?;
+            .map_err(|_| fault(MPI_ERR_ARG, format!("the capacity for the name is {given}")))?;
         let name = usize::try_from(n).ok().and_then(|n| SETS.get(n)).ok_or_else(|| {
             fault(MPI_ERR_ARG, format!("there is no set {n}; there are {}", SETS.len()))
         })?;

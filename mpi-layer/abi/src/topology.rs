@@ -120,7 +120,7 @@ fn dimensions_fit(count: usize, maxdims: c_int) -> Result<(), Fault> {
     if dimensions(maxdims)? >= count {
         return Ok(());
     }
-    Err(fault(MPI_ERR_DIMS, format!("there is room for {maxdims} of {count} dimensions")))
+    Err(fault(MPI_ERR_DIMS, format!("there is space for {maxdims} of {count} dimensions")))
 }
 
 /// Stores a list where the program has space for it.

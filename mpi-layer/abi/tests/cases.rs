@@ -32,7 +32,7 @@ cases! {
     requests_complete_alone_and_together,
     persistent_requests_start_again,
     messages_are_looked_at_and_claimed,
-    buffered_sends_have_room,
+    buffered_sends_have_space,
     generalised_requests_end_when_completed,
     a_loop_of_tests_gives_its_processor_away,
     rules_that_no_chapter_has,
@@ -138,7 +138,7 @@ fn messages_are_looked_at_and_claimed() {
     [1, 2, 4].into_iter().for_each(|ranks| passes(&job(ranks, "probes.c", &[])));
 }
 
-fn buffered_sends_have_room() {
+fn buffered_sends_have_space() {
     [2, 3].into_iter().for_each(|ranks| passes(&job(ranks, "buffered.c", &[])));
 }
 

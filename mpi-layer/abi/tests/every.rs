@@ -57,7 +57,7 @@ const PASSED_OVER: &[(&str, &str)] = &[
     // The null handle has a name.
     ("MPI_Comm_get_name", "comm"),
     ("MPI_Type_get_name", "datatype"),
-    // With room for nothing, only the length is reported.
+    // With a capacity of nothing, only the length is reported.
     ("MPI_Info_get_string", "value"),
     ("MPI_Session_get_nth_pset", "pset_name"),
     // A status takes any number.
@@ -178,7 +178,7 @@ fn good(function: &str, at: usize, parameter: &Parameter<'_>) -> String {
         ("MPI_Request*" | "MPI_Request[]", _) => "request_place".into(),
         (kind, _) => match HANDLES.iter().find(|handle| kind == format!("{}*", handle.0)) {
             Some((_, _, _, place, _)) => format!("&{place}"),
-            None => format!("(void *)room[{at}]"),
+            None => format!("(void *)memory[{at}]"),
         },
     }
 }

@@ -14,7 +14,7 @@ use bowline_base::sync::CacheLine;
 use crate::op::operands::Operands;
 
 /// Bytes of memory with gaps that one call of the program's function takes, unless an element has more.
-const ROOM: usize = 64 << 10;
+const BYTES_AT_ONCE: usize = 64 << 10;
 
 /// A function of the program's: `right[i] = left[i] OP right[i]` for a number of elements.
 pub type UserFunction<'a> = Box<dyn Fn(*const u8, *mut u8, usize) + 'a>;
@@ -56,7 +56,8 @@ impl<'a> LaidOut<'a> {
         // Taken out: nothing is borrowed while the program's code runs.
         let (mut left, mut right) = self.space.take();
         let extent = self.layout.extent().unsigned_abs() as usize;
-        let at_once = ROOM.checked_div(extent).map_or(count, |number| number.clamp(1, count));
+        let at_once =
+            BYTES_AT_ONCE.checked_div(extent).map_or(count, |number| number.clamp(1, count));
         let mut done = 0;
         while done < count {
             let now = at_once.min(count - done);

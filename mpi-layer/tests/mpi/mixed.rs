@@ -210,10 +210,11 @@ fn an_exchange_of_too_few_blocks_or_of_other_lengths_is_refused() {
         assert!(matches!(few, Err(MpiError::InvalidLength { expected: 2, got: 1, .. })), "{few:?}");
         // The block from the other rank is longer than what is taken.
         let other = 1 - world.rank() as usize;
-        let mut rooms = [[0_u16; 2], [0; 2]];
-        let mut rooms: Vec<&mut [u16]> = rooms.iter_mut().map(|room| &mut room[..]).collect();
-        rooms[other] = &mut [];
-        let blocks = rooms.into_iter().map(BlockMut::from);
+        let mut buffers = [[0_u16; 2], [0; 2]];
+        let mut buffers: Vec<&mut [u16]> =
+            buffers.iter_mut().map(|buffer| &mut buffer[..]).collect();
+        buffers[other] = &mut [];
+        let blocks = buffers.into_iter().map(BlockMut::from);
         let outcome = world.alltoallw([out[..].into(), out[..].into()], blocks);
         assert!(matches!(outcome, Err(MpiError::CountMismatch { .. })), "{outcome:?}");
     });

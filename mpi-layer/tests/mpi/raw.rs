@@ -357,8 +357,8 @@ fn combined(world: &World, dice: &mut Dice) {
     let op = ReduceOp::new(BYTES, false, Rc::new(combine));
 
     /// The two buffers: a contribution, in one or the other, and what must come.
-    fn both(layout: &Arc<Layout>, room: usize, own: &[u64], in_place: bool) -> (Image, Image) {
-        let (mut send, mut receive) = (Image::new(layout, own.len()), Image::new(layout, room));
+    fn both(layout: &Arc<Layout>, capacity: usize, own: &[u64], in_place: bool) -> (Image, Image) {
+        let (mut send, mut receive) = (Image::new(layout, own.len()), Image::new(layout, capacity));
         send.set(0, own);
         if in_place {
             receive.set(0, own);
@@ -394,15 +394,15 @@ fn combined(world: &World, dice: &mut Dice) {
 
     let lengths: Vec<usize> = (0..size).map(|_| dice.length()).collect();
     let (total, first) = (lengths.iter().sum(), lengths[..me].iter().sum::<usize>());
-    let room = if in_place { total } else { lengths[me] };
-    let (mut send, mut receive) = both(&layout, room, &maps(me, total), in_place);
+    let capacity = if in_place { total } else { lengths[me] };
+    let (mut send, mut receive) = both(&layout, capacity, &maps(me, total), in_place);
     receive.want(0, &composed(0..size, total)[first..first + lengths[me]]);
     let sent = (!in_place).then(|| send.data(0, 0).start);
     each_way!(world, dice, reduce_scatter_data(sent, receive.data(0, 0), &lengths, op.clone()));
     receive.check("reduce_scatter");
 
-    let room = if in_place { size * len } else { len };
-    let (mut send, mut receive) = both(&layout, room, &maps(me, size * len), in_place);
+    let capacity = if in_place { size * len } else { len };
+    let (mut send, mut receive) = both(&layout, capacity, &maps(me, size * len), in_place);
     receive.want(0, &composed(0..size, size * len)[me * len..(me + 1) * len]);
     let sent = (!in_place).then(|| send.data(0, 0).start);
     each_way!(world, dice, reduce_scatter_block_data(sent, receive.data(0, len), op.clone()));

@@ -61,13 +61,13 @@ fn reductions_to_every_root() {
         let (rank, size) = (world.rank(), world.size());
         for root in 0..size {
             for len in LENGTHS {
-                let room = if rank == root { len } else { 0 };
-                let mut sum = vec![0; room];
+                let capacity = if rank == root { len } else { 0 };
+                let mut sum = vec![0; capacity];
                 world.reduce(&sums(rank, len), &mut sum, Sum, root).unwrap();
-                assert_eq!(sum, summed(0..size, room));
-                let mut result = vec![[0; 4]; room];
+                assert_eq!(sum, summed(0..size, capacity));
+                let mut result = vec![[0; 4]; capacity];
                 world.reduce(&matrices(rank, len), &mut result, ordered(multiply), root).unwrap();
-                assert_eq!(result, product(0..size, room));
+                assert_eq!(result, product(0..size, capacity));
             }
         }
     });

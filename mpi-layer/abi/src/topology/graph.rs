@@ -149,10 +149,10 @@ fn weights(list: In<c_int>, count: usize) -> Result<Option<Vec<c_int>>, Fault> {
 }
 
 fn space(count: usize, max: c_int, what: &str) -> Result<(), Fault> {
-    if number(max, "the room")? >= count {
+    if number(max, "the capacity")? >= count {
         return Ok(());
     }
-    Err(fault(MPI_ERR_ARG, format!("there is room for {max} of {count} {what}")))
+    Err(fault(MPI_ERR_ARG, format!("there is space for {max} of {count} {what}")))
 }
 
 /// Stores as many edges as there is space for, with their weights if they have any and the program wants them.

@@ -16,15 +16,15 @@ static void measure(const char *name, MPI_Datatype type, int count)
     MPI_Type_commit(&type);
     MPI_Type_get_extent(type, &lb, &extent);
     MPI_Type_size(type, &size);
-    size_t room = (size_t)extent * count + 64;
-    char *memory = malloc(room), *before = malloc(room);
-    for (size_t i = 0; i < room; i++)
+    size_t length = (size_t)extent * count + 64;
+    char *memory = malloc(length), *before = malloc(length);
+    for (size_t i = 0; i < length; i++)
         memory[i] = rank == 0 ? (char)(i * 13 + 5) : 0;
-    memcpy(before, memory, room);
+    memcpy(before, memory, length);
     /* What comes back must be what went: all else of the memory is cleared before it comes. */
     if (rank == 0) {
         MPI_Send(memory, count, type, 1, 2, MPI_COMM_WORLD);
-        memset(memory, 0, room);
+        memset(memory, 0, length);
         MPI_Recv(memory, count, type, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         char *sent = malloc((size_t)size * count), *came = malloc((size_t)size * count);
         int end[2] = {0, 0};
@@ -34,7 +34,7 @@ static void measure(const char *name, MPI_Datatype type, int count)
             fprintf(stderr, "%s: other bytes came than went\n", name);
             MPI_Abort(MPI_COMM_WORLD, 1);
         }
-        memcpy(memory, before, room);
+        memcpy(memory, before, length);
         free(sent);
         free(came);
     } else {
@@ -59,7 +59,7 @@ static void measure(const char *name, MPI_Datatype type, int count)
         if (time < best)
             best = time;
     }
-    int same = rank != 0 || !memcmp(memory, before, room);
+    int same = rank != 0 || !memcmp(memory, before, length);
     if (rank == 0)
         printf("%-28s %8.0f B %9.2f us %8.0f MB/s%s\n", name, bytes, best * 1e6, bytes / best / 1e6,
                same ? "" : "  WRONG");

@@ -44,8 +44,8 @@ int main(void)
     char value[16];
     const char *keys[] = {"mpi_aint_size", "mpi_count_size", "mpi_offset_size"};
     for (int i = 0; i < 3; i++) {
-        int room = sizeof value;
-        OK(MPI_Info_get_string(info, keys[i], &room, value, &flag));
+        int buflen = sizeof value;
+        OK(MPI_Info_get_string(info, keys[i], &buflen, value, &flag));
         CHECK(flag && strcmp(value, "8") == 0);
     }
     OK(MPI_Info_free(&info));

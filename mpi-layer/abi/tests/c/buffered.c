@@ -1,12 +1,12 @@
-/* Buffered sends: what has room, and buffers that come and go. */
+/* Buffered sends: what has space, and buffers that come and go. */
 #include "check.h"
 
 static MPI_Comm world = MPI_COMM_WORLD;
 
 int main(int argc, char **argv)
 {
-    enum { WIDE = 400000, ROOM = WIDE + MPI_BSEND_OVERHEAD };
-    static char buffer[2 * ROOM], other[2 * ROOM], out[WIDE], in[WIDE];
+    enum { WIDE = 400000, ENTRY = WIDE + MPI_BSEND_OVERHEAD };
+    static char buffer[2 * ENTRY], other[2 * ENTRY], out[WIDE], in[WIDE];
     OK(MPI_Init(&argc, &argv));
     errors_return();
     int rank = rank_of(world), size, bytes = -1, flag;
@@ -32,9 +32,9 @@ int main(int argc, char **argv)
     FAILS(MPI_ERR_ARG, MPI_Buffer_attach(buffer, -1));
     FAILS(MPI_ERR_BUFFER, MPI_Buffer_attach(NULL, 10));
 
-    /* What waits for its receive takes room, which comes back. */
+    /* What waits for its receive takes space, which comes back. */
     for (int way = 0; way < 3; way++) {
-        OK(MPI_Buffer_attach_c(buffer, ROOM));
+        OK(MPI_Buffer_attach_c(buffer, ENTRY));
         memset(out, 'a' + rank, sizeof out), memset(in, 0, sizeof in);
         OK(MPI_Bsend(out, WIDE, MPI_CHAR, next, 1, world));
         memset(out, '-', sizeof out);
@@ -55,21 +55,21 @@ int main(int argc, char **argv)
             MPI_Request receive;
             OK(MPI_Irecv(in, WIDE, MPI_CHAR, last, 1, world, &receive));
             OK(MPI_Buffer_detach_c(&address, &large));
-            CHECK(address == buffer && large == ROOM);
-            OK(MPI_Buffer_attach(buffer, ROOM));
+            CHECK(address == buffer && large == ENTRY);
+            OK(MPI_Buffer_attach(buffer, ENTRY));
             OK(MPI_Wait(&receive, MPI_STATUS_IGNORE));
         }
         CHECK(in[0] == 'a' + last && in[WIDE - 1] == 'a' + last);
         OK(MPI_Bsend(out, WIDE, MPI_CHAR, next, 2, world));
         OK(MPI_Recv(in, WIDE, MPI_CHAR, last, 2, world, MPI_STATUS_IGNORE));
         OK(MPI_Buffer_detach_c(&address, &large));
-        CHECK(address == buffer && large == ROOM);
+        CHECK(address == buffer && large == ENTRY);
     }
 
     /* A communicator's own buffer is the only one that its messages use. */
     MPI_Comm comm;
     OK(MPI_Comm_dup(world, &comm));
-    OK(MPI_Buffer_attach(buffer, ROOM));
+    OK(MPI_Buffer_attach(buffer, ENTRY));
     OK(MPI_Comm_attach_buffer(comm, other, MPI_BSEND_OVERHEAD + 8));
     FAILS(MPI_ERR_BUFFER, MPI_Comm_attach_buffer_c(comm, other, 8));
     FAILS(MPI_ERR_BUFFER, MPI_Bsend(out, 9, MPI_CHAR, next, 3, comm));

@@ -36,7 +36,7 @@ static void have(const pair *block, int count, int from, int to, int gap)
     }
 }
 
-static pair *room(int count)
+static pair *buffer(int count)
 {
     pair *made = malloc((count > 0 ? count : 1) * sizeof *made);
     CHECK(made != NULL);
@@ -48,7 +48,7 @@ static pair *room(int count)
 static void bcasts(int len)
 {
     for (int root = 0; root < size; root++) {
-        pair *block = room(len);
+        pair *block = buffer(len);
         if (rank == root)
             fill(block, len, root, 0);
         OK(MPI_Bcast(block, len, MPI_DOUBLE_INT, root, MPI_COMM_WORLD));
@@ -68,7 +68,7 @@ static void bcasts(int len)
 static void gathers(int len)
 {
     for (int root = 0; root < size; root++) {
-        pair *own = room(len), *all = room(len * size);
+        pair *own = buffer(len), *all = buffer(len * size);
         fill(own, len, rank, root);
         /* What counts at the root only is nonsense elsewhere. */
         void *into = rank == root ? all : (void *) 77;
@@ -79,7 +79,7 @@ static void gathers(int len)
             for (int r = 0; r < size; r++)
                 have(all + r * len, len, r, root, -7);
         free(all);
-        all = room(len * size);
+        all = buffer(len * size);
         fill(all + rank * len, len, rank, root);
         if (rank == root)
             OK(MPI_Gather_c(MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, all, len, MPI_DOUBLE_INT, root,
@@ -98,7 +98,7 @@ static void gathers(int len)
 static void scatters(int len)
 {
     for (int root = 0; root < size; root++) {
-        pair *own = room(len), *all = room(len * size);
+        pair *own = buffer(len), *all = buffer(len * size);
         for (int r = 0; r < size; r++)
             fill(all + r * len, len, root, r);
         const void *from = rank == root ? all : (void *) 77;
@@ -107,7 +107,7 @@ static void scatters(int len)
                        MPI_COMM_WORLD));
         have(own, len, root, rank, -7);
         free(own);
-        own = room(len);
+        own = buffer(len);
         if (rank == root)
             OK(MPI_Scatter_c(all, len, MPI_DOUBLE_INT, MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, root,
                              MPI_COMM_WORLD));
@@ -124,13 +124,13 @@ static void scatters(int len)
 
 static void allgathers(int len)
 {
-    pair *own = room(len), *all = room(len * size);
+    pair *own = buffer(len), *all = buffer(len * size);
     fill(own, len, rank, 3);
     OK(MPI_Allgather(own, len, MPI_DOUBLE_INT, all, len, MPI_DOUBLE_INT, MPI_COMM_WORLD));
     for (int r = 0; r < size; r++)
         have(all + r * len, len, r, 3, -7);
     free(all);
-    all = room(len * size);
+    all = buffer(len * size);
     fill(all + rank * len, len, rank, 3);
     OK(MPI_Allgather_c(MPI_IN_PLACE, -1, MPI_DATATYPE_NULL, all, len, MPI_DOUBLE_INT,
                        MPI_COMM_WORLD));
@@ -142,7 +142,7 @@ static void allgathers(int len)
 
 static void alltoalls(int len)
 {
-    pair *out = room(len * size), *in = room(len * size);
+    pair *out = buffer(len * size), *in = buffer(len * size);
     for (int r = 0; r < size; r++)
         fill(out + r * len, len, rank, r);
     OK(MPI_Alltoall(out, len, MPI_DOUBLE_INT, in, len, MPI_DOUBLE_INT, MPI_COMM_WORLD));
@@ -195,10 +195,10 @@ static void irregular(int len)
     MPI_Aint wide[16];
     for (int root = 0; root < size; root++) {
         int mine = length(rank, 0, len);
-        pair *own = room(mine);
+        pair *own = buffer(mine);
         fill(own, mine, rank, root);
         int total = lay_out(-2, 0, 1, len, counts, displs);
-        pair *all = room(total + 2), *middle = all + 2;
+        pair *all = buffer(total + 2), *middle = all + 2;
         OK(MPI_Gatherv(own, mine, MPI_DOUBLE_INT, middle, rank == root ? counts : NULL,
                        rank == root ? displs : NULL, MPI_DOUBLE_INT, root, MPI_COMM_WORLD));
         if (rank == root)
@@ -214,7 +214,7 @@ static void irregular(int len)
                 fill(middle + displs[r], counts[r], root, r);
         }
         free(own);
-        own = room(mine);
+        own = buffer(mine);
         OK(MPI_Scatterv_c(middle, rank == root ? large : NULL, rank == root ? wide : NULL,
                           MPI_DOUBLE_INT, rank == root ? MPI_IN_PLACE : own, mine, MPI_DOUBLE_INT,
                           root, MPI_COMM_WORLD));
@@ -238,17 +238,17 @@ static void irregular(int len)
     }
 
     int mine = length(rank, 0, len);
-    pair *own = room(mine);
+    pair *own = buffer(mine);
     fill(own, mine, rank, 2);
     int total = lay_out(0, 0, 1, len, counts, displs);
-    pair *all = room(total);
+    pair *all = buffer(total);
     OK(MPI_Allgatherv(own, mine, MPI_DOUBLE_INT, all, counts, displs, MPI_DOUBLE_INT,
                       MPI_COMM_WORLD));
     for (int r = 0; r < size; r++)
         if (counts[r] > 0)
             have(all + displs[r], counts[r], r, 2, -7);
     free(all);
-    all = room(total);
+    all = buffer(total);
     if (mine > 0)
         fill(all + displs[rank], mine, rank, 2);
     for (int r = 0; r < size; r++) {
@@ -265,7 +265,7 @@ static void irregular(int len)
 
     int sent = lay_out(0, 1, 0, len, counts, displs);
     int received = lay_out(0, 0, 0, len, more, places);
-    pair *out = room(sent), *in = room(received);
+    pair *out = buffer(sent), *in = buffer(received);
     for (int r = 0; r < size; r++)
         if (counts[r] > 0)
             fill(out + displs[r], counts[r], rank, r);
@@ -277,7 +277,7 @@ static void irregular(int len)
             CHECK(in[places[r] + more[r]].at == -1);
         }
     free(in);
-    in = room(received);
+    in = buffer(received);
     MPI_Datatype types[16];
     MPI_Count in_large[16];
     MPI_Aint in_wide[16];
@@ -295,7 +295,7 @@ static void irregular(int len)
 
     /* Displacements that are whole addresses, behind MPI_BOTTOM. */
     free(in);
-    in = room(received);
+    in = buffer(received);
     for (int r = 0; r < size; r++) {
         MPI_Aint from, to;
         OK(MPI_Get_address(out, &from));
@@ -317,7 +317,7 @@ static void irregular(int len)
         displs[r] = r * len;
         places[r] = displs[r] * (int) sizeof(pair);
     }
-    pair *both = room(size * len + 1);
+    pair *both = buffer(size * len + 1);
     for (int r = 0; r < size; r++)
         fill(both + displs[r], counts[r], rank, r);
     OK(MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, both, counts, displs,

@@ -89,7 +89,7 @@ static void parts(void)
 {
     MPI_Comm comm;
     MPI_Info info;
-    int flag, room = 64;
+    int flag, buflen = 64;
     char value[64];
     OK(MPI_Comm_split(MPI_COMM_WORLD, 5, -rank, &comm));
     CHECK(compare(comm, MPI_COMM_WORLD) == MPI_SIMILAR);
@@ -138,7 +138,7 @@ static void parts(void)
     OK(MPI_Info_set(info, "mpi_pset_name", "mpi://SELF"));
     OK(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_RESOURCE_GUIDED, 0, info, &comm));
     HAS(comm, rank);
-    OK(MPI_Info_get_string(info, "mpi_hw_resource_type", &room, value, &flag));
+    OK(MPI_Info_get_string(info, "mpi_hw_resource_type", &buflen, value, &flag));
     CHECK(!flag);
     OK(MPI_Info_free(&info));
     FAILS(MPI_ERR_ARG, MPI_Comm_split_type(MPI_COMM_WORLD, 77, 0, MPI_INFO_NULL, &comm));

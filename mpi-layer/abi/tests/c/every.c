@@ -42,7 +42,7 @@ static void say(int signal)
 }
 
 /* What arguments are made of. Places of results are as wide as any. */
-static long room[20][1024];
+static long memory[20][1024];
 static int ones[16], zeros[16], one_range[1][3];
 static MPI_Count wide_ones[16];
 static MPI_Datatype types[16], bad_types[16];
@@ -73,7 +73,7 @@ static void prepare(const char *name)
 {
     now = name;
     memset(called, 0, sizeof called);
-    memset(room, 0, sizeof room);
+    memset(memory, 0, sizeof memory);
     comm_place = a_comm, group_place = a_group, info_place = an_info, session_place = a_session;
     handler_place = a_handler, request_place[0] = request_place[1] = a_request;
     type_place = a_type, op_place = an_op, message_place = a_message;

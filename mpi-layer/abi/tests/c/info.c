@@ -4,11 +4,11 @@
 static void expect(MPI_Info info, const char *key, const char *expected)
 {
     char value[MPI_MAX_INFO_VAL];
-    int flag = -1, room = sizeof value, length = -1;
-    OK(MPI_Info_get_string(info, key, &room, value, &flag));
+    int flag = -1, buflen = sizeof value, length = -1;
+    OK(MPI_Info_get_string(info, key, &buflen, value, &flag));
     CHECK(flag == (expected != NULL));
     if (expected) {
-        CHECK(strcmp(value, expected) == 0 && room == (int)strlen(expected) + 1);
+        CHECK(strcmp(value, expected) == 0 && buflen == (int)strlen(expected) + 1);
         OK(MPI_Info_get_valuelen(info, key, &length, &flag));
         CHECK(flag && length == (int)strlen(expected));
     }
@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 {
     OK(MPI_Init(&argc, &argv));
     errors_return();
-    int rank = rank_of(MPI_COMM_WORLD), count, flag, room;
+    int rank = rank_of(MPI_COMM_WORLD), count, flag, buflen;
     MPI_Info info, copy, none = MPI_INFO_NULL;
     char key[MPI_MAX_INFO_KEY], value[MPI_MAX_INFO_VAL];
     OK(MPI_Info_create(&info));
@@ -38,16 +38,16 @@ int main(int argc, char **argv)
         CHECK(strcmp(key, keys[i]) == 0);
     }
 
-    /* Short rooms. */
+    /* Short buffers. */
     memset(value, 'z', sizeof value);
     OK(MPI_Info_get(info, "second", 3, value, &flag));
     CHECK(flag && strcmp(value, "a l") == 0);
-    room = 5;
-    OK(MPI_Info_get_string(info, "second", &room, value, &flag));
-    CHECK(flag && strcmp(value, "a lo") == 0 && room == 15);
-    room = 0;
-    OK(MPI_Info_get_string(info, "second", &room, NULL, &flag));
-    CHECK(flag && room == 15);
+    buflen = 5;
+    OK(MPI_Info_get_string(info, "second", &buflen, value, &flag));
+    CHECK(flag && strcmp(value, "a lo") == 0 && buflen == 15);
+    buflen = 0;
+    OK(MPI_Info_get_string(info, "second", &buflen, NULL, &flag));
+    CHECK(flag && buflen == 15);
 
     OK(MPI_Info_dup(info, &copy));
     OK(MPI_Info_set(info, "first", "2"));

@@ -15,10 +15,10 @@ static int value(int n, int seed)
 
 /* From side to side: a message of n ints by one type, received by another one. */
 static void exchange(int n, MPI_Datatype from, int from_count, MPI_Datatype to, int to_count,
-                     const int *from_at, const int *to_at, int room, int seed, int mode)
+                     const int *from_at, const int *to_at, int capacity, int seed, int mode)
 {
-    int *memory = malloc(room * sizeof(int));
-    for (int i = 0; i < room; i++)
+    int *memory = malloc(capacity * sizeof(int));
+    for (int i = 0; i < capacity; i++)
         memory[i] = GAP;
     MPI_Status status;
     int count, elements;
@@ -47,7 +47,7 @@ static void exchange(int n, MPI_Datatype from, int from_count, MPI_Datatype to, 
         for (int i = 0; i < n; i++)
             CHECK(memory[to_at[i]] == value(i, seed));
         int written = 0;
-        for (int i = 0; i < room; i++)
+        for (int i = 0; i < capacity; i++)
             written += memory[i] != GAP;
         CHECK(written == n);
         OK(MPI_Send(memory, to_count, to, 0, seed, MPI_COMM_WORLD));
@@ -58,7 +58,7 @@ static void exchange(int n, MPI_Datatype from, int from_count, MPI_Datatype to, 
 enum { KINDS = 5 };
 
 /* A type of n ints in all, how many elements of it they are, and where they lie; n is a multiple of 12. */
-static MPI_Datatype kind_of(int kind, int n, int *count, int *at, int *room)
+static MPI_Datatype kind_of(int kind, int n, int *count, int *at, int *capacity)
 {
     MPI_Datatype type = MPI_DATATYPE_NULL, inner;
     *count = 1;
@@ -68,13 +68,13 @@ static MPI_Datatype kind_of(int kind, int n, int *count, int *at, int *room)
         *count = 12;
         for (int i = 0; i < n; i++)
             at[i] = i;
-        *room = n;
+        *capacity = n;
         break;
     case 1: /* every second */
         OK(MPI_Type_vector(n, 1, 2, MPI_INT, &type));
         for (int i = 0; i < n; i++)
             at[i] = 2 * i;
-        *room = 2 * n;
+        *capacity = 2 * n;
         break;
     case 2: /* blocks of 3, from the end to the begin; several elements */
         OK(MPI_Type_vector(4, 3, -5, MPI_INT, &inner));
@@ -95,7 +95,7 @@ static MPI_Datatype kind_of(int kind, int n, int *count, int *at, int *room)
             OK(MPI_Type_free(&moved));
             for (int i = 0; i < n; i++)
                 at[i] = far - 20 * (i / 12) - 5 * (i % 12 / 3) + i % 3;
-            *room = far + 3;
+            *capacity = far + 3;
         }
         break;
     case 3: /* blocks of growing length at irregular places */
@@ -113,7 +113,7 @@ static MPI_Datatype kind_of(int kind, int n, int *count, int *at, int *room)
             }
             OK(MPI_Type_indexed(blocks, lengths, places, MPI_INT, &type));
             free(lengths), free(places);
-            *room = next;
+            *capacity = next;
         }
         break;
     default: /* a struct of a vector of pairs and of long rows */
@@ -130,14 +130,14 @@ static MPI_Datatype kind_of(int kind, int n, int *count, int *at, int *room)
                 at[i] = 1 + i / 2 * 3 + i % 2;
                 at[half + i] = 3 * half + i;
             }
-            *room = 4 * half;
+            *capacity = 4 * half;
         }
     }
     OK(MPI_Type_commit(&type));
     return type;
 }
 
-/* A message that is longer than its room, or ends within an element. */
+/* A message that is longer than its buffer, or ends within an element. */
 static void truncation(int n)
 {
     MPI_Datatype type;
@@ -268,11 +268,11 @@ int main(void)
         int *at[2] = {malloc(n * sizeof(int)), malloc(n * sizeof(int))};
         for (int from = 0; from < KINDS; from++)
             for (int to = 0; to < KINDS; to++, seed++) {
-                int counts[2], rooms[2];
-                MPI_Datatype types[2] = {kind_of(from, n, &counts[0], at[0], &rooms[0]),
-                                         kind_of(to, n, &counts[1], at[1], &rooms[1])};
+                int counts[2], capacities[2];
+                MPI_Datatype types[2] = {kind_of(from, n, &counts[0], at[0], &capacities[0]),
+                                         kind_of(to, n, &counts[1], at[1], &capacities[1])};
                 exchange(n, types[0], counts[0], types[1], counts[1], at[0], at[1],
-                         rooms[0] > rooms[1] ? rooms[0] : rooms[1], seed, seed % 2);
+                         capacities[0] > capacities[1] ? capacities[0] : capacities[1], seed, seed % 2);
                 OK(MPI_Type_free(&types[0]));
                 OK(MPI_Type_free(&types[1]));
             }

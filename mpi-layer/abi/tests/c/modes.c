@@ -200,13 +200,13 @@ static void large(void)
     FAILS(MPI_ERR_COUNT, MPI_Send_c(&rank, (MPI_Count)1 << 61, MPI_DOUBLE, rank, 0, world));
     FAILS(MPI_ERR_COUNT, MPI_Recv_c(&rank, INT64_MAX, MPI_INT, rank, 0, world, &status));
     FAILS(MPI_ERR_COUNT, MPI_Send_c(&rank, -1, MPI_INT, rank, 0, world));
-    /* Room for more than an int can count. The memory is only touched where something comes. */
-    size_t room = ((size_t)1 << 31) + 4096;
-    char *memory = malloc(room);
+    /* Space for more than an int can count. The memory is only touched where something comes. */
+    size_t capacity = ((size_t)1 << 31) + 4096;
+    char *memory = malloc(capacity);
     if (memory == NULL)
         return;
     MPI_Request request;
-    OK(MPI_Irecv_c(memory, (MPI_Count)room, MPI_BYTE, rank, 1, world, &request));
+    OK(MPI_Irecv_c(memory, (MPI_Count)capacity, MPI_BYTE, rank, 1, world, &request));
     OK(MPI_Send("abc", 4, MPI_BYTE, rank, 1, world));
     OK(MPI_Wait(&request, &status));
     CHECK(strcmp(memory, "abc") == 0);

@@ -41,7 +41,7 @@ static void native(void)
     OK(MPI_Pack_size_c((MPI_Count)1 << 33, MPI_INT, MPI_COMM_SELF, &large));
     CHECK(large >= (MPI_Count)1 << 35);
 
-    /* Too little room or too few bytes: nothing is written. */
+    /* Too little space or too few bytes: nothing is written. */
     position = 0;
     packed[0] = 77;
     FAILS(MPI_ERR_TRUNCATE, MPI_Pack(ints, 4, MPI_INT, packed, 15, &position, MPI_COMM_SELF));
@@ -150,16 +150,16 @@ static void external(void)
         for (int k = 0; k < 3; k++)
             many[i].b[k] = i * 0.1 + k;
     }
-    void *room = malloc(size);
+    void *packed = malloc(size);
     MPI_Count where = 0, need;
     OK(MPI_Pack_external_size_c("external32", N, t, &need));
     CHECK(need == size);
-    OK(MPI_Pack_external_c("external32", many, N, t, room, size, &where));
+    OK(MPI_Pack_external_c("external32", many, N, t, packed, size, &where));
     CHECK(where == size);
     where = 0;
-    OK(MPI_Unpack_external_c("external32", room, size, &where, again, N, t));
+    OK(MPI_Unpack_external_c("external32", packed, size, &where, again, N, t));
     CHECK(where == size && !memcmp(many, again, sizeof many));
-    free(room);
+    free(packed);
     OK(MPI_Type_free(&t));
 
     at = 0;

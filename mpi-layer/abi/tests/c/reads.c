@@ -11,7 +11,7 @@ static unsigned char byte_of(int from, int to, int i, int round)
     return (unsigned char)(from * 31 + to * 17 + i * 7 + (i >> 8) + round * 3);
 }
 
-static unsigned char *room(int len)
+static unsigned char *buffer(int len)
 {
     unsigned char *bytes = malloc((size_t)len * size + 1);
     CHECK(bytes != NULL);
@@ -32,7 +32,7 @@ static void same(const unsigned char *found, int from, int to, int len, int roun
 
 static void exchanges(int len, MPI_Datatype halves)
 {
-    unsigned char *in = room(len), *out = room(len);
+    unsigned char *in = buffer(len), *out = buffer(len);
     for (int round = 0; round < 4; round++) {
         for (int to = 0; to < size; to++)
             fill(in + (size_t)to * len, rank, to, len, round);
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
         exchanges(lengths[k], halves);
     if (argc > 1 && strcmp(argv[1], "other-lengths") == 0) {
         enum { MOST = 200000 };
-        unsigned char *in = room(MOST), *out = room(MOST);
+        unsigned char *in = buffer(MOST), *out = buffer(MOST);
         int pairs[][2] = {{MOST, 50000}, {40000, 8}, {8, 40000}, {20000, 40000}};
         for (int k = 0; k < 4; k++) {
             int len = pairs[k][rank == size / 2];
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     OK(MPI_Type_free(&halves));
     if (argc > 1 && strcmp(argv[1], "death") == 0) {
         enum { LONG = 1 << 20 };
-        unsigned char *in = room(LONG), *out = room(LONG);
+        unsigned char *in = buffer(LONG), *out = buffer(LONG);
         int code = MPI_SUCCESS, class;
         memset(in, 1, (size_t)LONG * size);
         OK(MPI_Alltoall(in, LONG, MPI_BYTE, out, LONG, MPI_BYTE, MPI_COMM_WORLD));

@@ -30,7 +30,7 @@ static long long *numbers(int count)
     return made;
 }
 
-static long long *room(int count)
+static long long *buffer(int count)
 {
     long long *made = malloc((count + 1) * sizeof *made);
     CHECK(made != NULL);
@@ -43,7 +43,7 @@ static long long *room(int count)
 static void sums(int len)
 {
     for (int root = 0; root < size; root++) {
-        long long *own = numbers(len), *sum = room(len);
+        long long *own = numbers(len), *sum = buffer(len);
         OK(MPI_Reduce(own, rank == root ? sum : (void *) 77, len, MPI_LONG_LONG, MPI_SUM, root,
                       MPI_COMM_WORLD));
         for (int i = 0; rank == root && i < len; i++)
@@ -56,7 +56,7 @@ static void sums(int len)
         free(own);
         free(sum);
     }
-    long long *own = numbers(len), *sum = room(len);
+    long long *own = numbers(len), *sum = buffer(len);
     OK(MPI_Allreduce(own, sum, len, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
     OK(MPI_Allreduce_c(MPI_IN_PLACE, own, len, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
     for (int i = 0; i < len; i++)
@@ -70,7 +70,7 @@ static void sums(int len)
     CHECK(memcmp(own, sum, len * sizeof *own) == 0);
     free(own);
     free(sum);
-    own = numbers(len), sum = room(len);
+    own = numbers(len), sum = buffer(len);
     OK(MPI_Exscan(own, rank == 0 ? (void *) 77 : sum, len, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
     for (int i = 0; i < len; i++)
         CHECK(sum[i] == (rank == 0 ? -1 : summed(rank, i)));
@@ -92,7 +92,7 @@ static void scattered_sums(int len)
         at += r < rank ? counts[r] : 0;
         total += counts[r];
     }
-    long long *own = numbers(total), *sum = room(counts[rank]);
+    long long *own = numbers(total), *sum = buffer(counts[rank]);
     OK(MPI_Reduce_scatter(own, sum, counts, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
     OK(MPI_Reduce_scatter_c(MPI_IN_PLACE, own, large, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
     for (int i = 0; i < counts[rank]; i++)
@@ -100,7 +100,7 @@ static void scattered_sums(int len)
     CHECK(sum[counts[rank]] == -1);
     free(own);
     free(sum);
-    own = numbers(len * size), sum = room(len);
+    own = numbers(len * size), sum = buffer(len);
     OK(MPI_Reduce_scatter_block(own, sum, len, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
     OK(MPI_Reduce_scatter_block_c(MPI_IN_PLACE, own, len, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
     for (int i = 0; i < len; i++)

@@ -216,7 +216,7 @@ static int is_cut(const MPI_Status *status, int tag)
     return count == 4 && status->MPI_SOURCE == last && status->MPI_TAG == tag;
 }
 
-/* A message that is too long is received as far as there is room, and the status is its own. (MPI 4.1, 3.2.4) */
+/* A message that is too long is received as far as the buffer reaches, and the status is its own. (MPI 4.1, 3.2.4) */
 static void cut_messages(void)
 {
     static const int lengths[] = {5, 3000, 200000};

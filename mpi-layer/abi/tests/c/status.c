@@ -24,7 +24,7 @@ int main(void)
         OK(MPI_Test_cancelled(&status, &flag));
         CHECK(!flag);
 
-        /* Longer than the room: what fits is there, and no byte behind it is touched. */
+        /* Longer than the buffer: what fits is there, and no byte behind it is touched. */
         double three[4] = {1, 1, 1, 4.5};
         FAILS(MPI_ERR_TRUNCATE,
               MPI_Recv(three, 3, MPI_DOUBLE, 0, 9, MPI_COMM_WORLD, &status));

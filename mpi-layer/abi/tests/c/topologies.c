@@ -194,7 +194,7 @@ static void distributed(void)
             CHECK(sources[i] == left && destinations[i] == right);
             CHECK(weights[0][i] == in_weights[i] && weights[1][i] == out_weights[i]);
         }
-        /* As many as there is room for, without weights. */
+        /* As many as there is space for, without weights. */
         sources[1] = destinations[0] = -5;
         OK(MPI_Dist_graph_neighbors(copy, 1, sources, MPI_UNWEIGHTED, 0, destinations, MPI_UNWEIGHTED));
         CHECK(sources[0] == left && sources[1] == -5 && destinations[0] == -5);

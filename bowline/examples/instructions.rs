@@ -82,7 +82,7 @@ impl Sink for Count {
 #[inline(never)]
 fn measured_uct_post(iface: &mut dyn Iface, ep: EpId, word: &[u8; 8]) {
     let posted = iface.am_short(ep, AmId::new(1), &[1, 2, 3], word);
-    posted.expect("the queue has room");
+    posted.expect("the queue has space");
 }
 
 #[inline(never)]
@@ -211,9 +211,9 @@ fn measured_put(worker: &Worker, key: RemoteKey, at: u64, bytes: &[u8]) {
 }
 
 #[inline(never)]
-fn measured_get(worker: &Worker, key: RemoteKey, at: u64, room: &mut [u8]) {
+fn measured_get(worker: &Worker, key: RemoteKey, at: u64, memory: &mut [u8]) {
     // SAFETY: a get from mapped memory is complete in the call, which is asserted.
-    let buffer = unsafe { RecvBuf::borrowed(room.as_mut_ptr(), room.len()) };
+    let buffer = unsafe { RecvBuf::borrowed(memory.as_mut_ptr(), memory.len()) };
     assert!(matches!(worker.get(key, at, buffer), Ok(Sent::Done)), "complete at once");
 }
 
@@ -230,13 +230,13 @@ fn one_sided(calls: u64) {
     let memory = b.mem_alloc(4096 + bytes.len()).expect("memory");
     let at = b.mem_view(memory, |view| view.as_ptr().addr() as u64).expect("it is mapped");
     let key = b.rkey_pack(memory).and_then(|key| a.rkey_unpack(ep, &key)).expect("a key");
-    let mut room = vec![0; bytes.len()];
+    let mut memory = vec![0; bytes.len()];
     for round in 0..calls {
         measured_put(&a, key, at + 64, &bytes);
-        measured_get(&a, key, at + 64, &mut room);
+        measured_get(&a, key, at + 64, &mut memory);
         assert_eq!(measured_fadd(&a, key, at), round);
     }
-    assert!(calls == 0 || room == bytes, "what was put is what was got");
+    assert!(calls == 0 || memory == bytes, "what was put is what was got");
 }
 
 /// Bytes of a message, where a mode lets one choose: the third argument.
@@ -288,9 +288,9 @@ fn measured_stream_send(worker: &Worker, ep: Ep, bytes: &[u8]) {
 }
 
 #[inline(never)]
-fn measured_stream_recv(worker: &Worker, from: Ep, room: &mut [u8]) {
+fn measured_stream_recv(worker: &Worker, from: Ep, memory: &mut [u8]) {
     // SAFETY: the request is waited for, so that the buffer outlives it.
-    let buffer = unsafe { RecvBuf::borrowed(room.as_mut_ptr(), room.len()) };
+    let buffer = unsafe { RecvBuf::borrowed(memory.as_mut_ptr(), memory.len()) };
     match worker.stream_recv(from, buffer, StreamWant::ALL).expect("the stream is open") {
         StreamReceived::Done(..) => {}
         StreamReceived::Pending(id) => {
@@ -304,17 +304,17 @@ fn streams(calls: u64) {
     let ep = a.connect(&b.address()).expect("they share memory");
     let from = b.connect(&a.address()).expect("they share memory");
     let bytes = vec![7; size()];
-    let mut room = vec![0; size()];
+    let mut memory = vec![0; size()];
     for round in 0..calls + 200 {
         poll_until_empty(&b);
         measured_stream_send(&a, ep, &bytes);
-        measured_stream_recv(&b, from, &mut room);
+        measured_stream_recv(&b, from, &mut memory);
         // Credit comes back.
         if round % 16 == 0 {
             a.progress();
         }
     }
-    assert_eq!(room, bytes, "the bytes have come");
+    assert_eq!(memory, bytes, "the bytes have come");
 }
 
 fn tagged(calls: u64) {
@@ -342,37 +342,38 @@ const WINDOW: usize = 64;
 
 /// Waits for the oldest receive of a window and starts the next one.
 #[inline(never)]
-fn measured_tag_window(worker: &Worker, open: &mut VecDeque<RequestId>, room: *mut u8) {
+fn measured_tag_window(worker: &Worker, open: &mut VecDeque<RequestId>, memory: *mut u8) {
     let oldest = open.pop_front().expect("a window is open");
     worker.wait(oldest).outcome.expect("the message fits");
-    open.push_back(start_receive(worker, room));
+    open.push_back(start_receive(worker, memory));
 }
 
 #[inline(always)]
-fn start_receive(worker: &Worker, room: *mut u8) -> RequestId {
+fn start_receive(worker: &Worker, memory: *mut u8) -> RequestId {
     // SAFETY: the buffer has eight bytes and outlives the worker; nobody reads what is received.
-    let buffer = unsafe { RecvBuf::borrowed(room, 8) };
+    let buffer = unsafe { RecvBuf::borrowed(memory, 8) };
     let spec = MatchSpec { space: 0, source: Some(0), tag: 7, tag_mask: u64::MAX };
     worker.recv(spec, buffer).expect("the space is open")
 }
 
 /// Receives that are all posted before the first message comes.
 fn windows(calls: u64) {
-    let mut rooms = vec![0u64; WINDOW];
-    let rooms = rooms.as_mut_ptr();
+    let mut words = vec![0u64; WINDOW];
+    let words = words.as_mut_ptr();
     let [a, b] = workers();
     let ep = a.connect(&b.address()).expect("they share memory");
-    let room = |place: u64| {
+    let buffer = |place: u64| {
         // SAFETY: within the buffers, which outlive the workers; the address is only handed on.
-        unsafe { rooms.add(place as usize % WINDOW) }.cast::<u8>()
+        unsafe { words.add(place as usize % WINDOW) }.cast::<u8>()
     };
-    let mut open: VecDeque<_> = (0..WINDOW as u64).map(|at| start_receive(&b, room(at))).collect();
+    let mut open: VecDeque<_> =
+        (0..WINDOW as u64).map(|at| start_receive(&b, buffer(at))).collect();
     for _ in 0..(calls / WINDOW as u64).max(8) {
         for word in 0..WINDOW as u64 {
             measured_tag_send(&a, ep, &word.to_le_bytes());
         }
         for at in 0..WINDOW as u64 {
-            measured_tag_window(&b, &mut open, room(at));
+            measured_tag_window(&b, &mut open, buffer(at));
         }
         a.progress();
     }

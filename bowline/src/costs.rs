@@ -285,7 +285,7 @@ pub fn known(config: &Config, ranks: u32, shared: bool) -> KnownCosts {
     let costs = match book.costs(&site) {
         Some(costs) => costs,
         None if quiet => measured(&path, &site),
-        // Somebody measures when there is room.
+        // A start on a quiet machine measures.
         None => return KnownCosts::default(),
     };
     *kept = Some((path, costs.clone()));

@@ -137,7 +137,7 @@ pub enum SimulateError {
     /// An algorithm of collectives does not exist.
     #[error(transparent)]
     Collectives(#[from] bowline_mpi::CollOptionsError),
-    /// The system has no room for a thread.
+    /// The system has no resources for a thread.
     #[error("cannot start the thread of rank {rank}: {source}")]
     Thread {
         /// The rank.

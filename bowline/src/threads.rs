@@ -38,7 +38,7 @@ pub enum ThreadsError {
         /// Why.
         source: MpiError,
     },
-    /// The system has no room for a rank's thread.
+    /// The system has no resources for a rank's thread.
     #[error(
         "cannot start a thread for rank {rank}: {source}; run fewer ranks, or raise the limit of \
          threads (ulimit -u, pids.max of the control group) or of memory (ulimit -v)"

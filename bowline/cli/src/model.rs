@@ -153,7 +153,7 @@ impl Transport {
 /// Longest message that is multicast.
 const LONGEST: usize = 64 << 20;
 
-/// Most bytes of the messages that all ranks have room for.
+/// Most bytes of the messages that all ranks have space for.
 const MOST_BYTES: usize = 4 << 30;
 
 /// Most multicasts that are timed: two times of 8 bytes are kept of each.
@@ -248,7 +248,7 @@ impl Fit {
         let longest = sizes.last().copied().unwrap_or(0);
         ensure!(
             longest * ranks <= MOST_BYTES,
-            "--size {longest} and {ranks} ranks, each with room for a message, are {} bytes; {MOST_BYTES} are possible",
+            "--size {longest} and {ranks} ranks, each with space for a message, are {} bytes; {MOST_BYTES} are possible",
             longest * ranks
         );
         let times = sizes.len() * (ranks - 1) * reps;

@@ -310,7 +310,7 @@ fn han_bcast<P: Plan>(plan: &mut P, me: Member, data: Span) -> Result<(), P::Err
     Ok(())
 }
 
-/// HAN's reduction. `vectors` has room for one more in scratch behind what both layers need.
+/// HAN's reduction. `vectors` has space for one more in scratch behind what both layers need.
 fn han_reduce<P: Plan>(plan: &mut P, me: Member, vectors: Vectors) -> Result<(), P::Error> {
     let (bytes, of_node) = (me.call.bytes, vectors.place(0));
     let behind = Vectors { scratch: vectors.scratch + vectors.len(), ..vectors };

@@ -124,19 +124,19 @@ impl Side {
         Ok(self.worker.send(self.ep(rank)?, envelope, lent(bytes), SendMode::Standard)?)
     }
 
-    /// Starts to receive into `room`.
-    pub(super) fn begin_receive(&self, rank: u32, tag: u64, room: Vec<u8>) -> Result<RequestId> {
+    /// Starts to receive into `buffer`.
+    pub(super) fn begin_receive(&self, rank: u32, tag: u64, buffer: Vec<u8>) -> Result<RequestId> {
         let wanted = MatchSpec { space: SPACE, source: Some(rank), tag, tag_mask: u64::MAX };
-        Ok(self.worker.recv(wanted, RecvBuf::owned(room))?)
+        Ok(self.worker.recv(wanted, RecvBuf::owned(buffer))?)
     }
 
     /// What a receive that is complete has brought.
     pub(super) fn received(&self, id: RequestId) -> Result<Vec<u8>> {
-        let Some((status, Some(room))) = self.worker.take_with_buffer(id) else {
+        let Some((status, Some(buffer))) = self.worker.take_with_buffer(id) else {
             bail!("a request that owned its buffer came back without it");
         };
         status.outcome?;
-        Ok(room)
+        Ok(buffer)
     }
 
     /// Sends; returns when the bytes have left.
@@ -144,9 +144,9 @@ impl Side {
         finish(&self.worker, self.begin_send(rank, tag, bytes)?)
     }
 
-    /// Waits for a message into `room`, which it gives back.
-    fn receive(&self, rank: u32, tag: u64, room: Vec<u8>) -> Result<Vec<u8>> {
-        let id = self.begin_receive(rank, tag, room)?;
+    /// Waits for a message into `buffer`, which it gives back.
+    fn receive(&self, rank: u32, tag: u64, buffer: Vec<u8>) -> Result<Vec<u8>> {
+        let id = self.begin_receive(rank, tag, buffer)?;
         self.worker.wait_until(|| self.worker.is_complete(id));
         self.received(id)
     }
@@ -154,10 +154,10 @@ impl Side {
     /// Clears as many bytes of the window as the next size has.
     pub(super) fn clear(&self, size: usize) -> Result<()> {
         let zeros = vec![0; size];
-        let room = self
+        let buffer = self
             .worker
             .mem_view(self.window, |view| view.slice(0, size).map(|v| v.copy_in(&zeros)))?;
-        room.map(drop).context("a window is shorter than it was made")
+        buffer.map(drop).context("a window is shorter than it was made")
     }
 
     /// Compares the window with what was put.
@@ -183,9 +183,9 @@ impl Side {
         self.send(0, READY, &[])?;
         if self.rank == 1 {
             let (warmup, reps) = plan.rounds(size);
-            let mut room = vec![0; size];
+            let mut buffer = vec![0; size];
             for _ in 0..warmup + reps {
-                room = self.receive(0, PING, room)?;
+                buffer = self.receive(0, PING, buffer)?;
                 self.send(0, PING, payload)?;
             }
         }
@@ -299,16 +299,16 @@ impl<'a> Root<'a> {
         mut exchange: impl FnMut(Vec<u8>) -> Result<Vec<u8>>,
     ) -> Result<PingPong> {
         let (warmup, reps) = plan.rounds(bytes.len());
-        let (mut room, mut one_way) = (vec![0; bytes.len()], Vec::with_capacity(reps));
+        let (mut buffer, mut one_way) = (vec![0; bytes.len()], Vec::with_capacity(reps));
         for round in 0..warmup + reps {
             let start = (self.clock)();
-            room = exchange(room)?;
+            buffer = exchange(buffer)?;
             let time = (self.clock)() - start;
             if round >= warmup {
                 one_way.push(time / 2.0);
             }
         }
-        ensure!(room == bytes, "a message of {} bytes came back damaged", bytes.len());
+        ensure!(buffer == bytes, "a message of {} bytes came back damaged", bytes.len());
         Ok(PingPong { size: bytes.len() as u64, one_way })
     }
 
@@ -332,9 +332,9 @@ impl<'a> Root<'a> {
         for rank in 1..plan.ranks {
             self.side.receive(rank, READY, Vec::new())?;
         }
-        samples.ping_pongs.push(self.ping_pongs(plan, payload, |room| {
+        samples.ping_pongs.push(self.ping_pongs(plan, payload, |buffer| {
             self.side.send(1, PING, payload)?;
-            self.side.receive(1, PING, room)
+            self.side.receive(1, PING, buffer)
         })?);
         samples.multicasts.extend(self.multicasts(plan, payload)?);
         for rank in 1..plan.ranks {

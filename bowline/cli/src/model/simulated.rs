@@ -125,10 +125,10 @@ pub(super) fn measure(plan: &Plan, network: Network, config: &Config) -> Result<
         let payload = &bytes[..size];
         sides.iter().try_for_each(|side| side.clear(size))?;
         let mut open = Vec::new();
-        let ping_pong = root.ping_pongs(plan, payload, |room| {
+        let ping_pong = root.ping_pongs(plan, payload, |buffer| {
             let there = pass(&network, &sides, [0, 1], payload, vec![0; size], &mut open)?;
             ensure!(there == payload, "a message of {size} bytes is damaged");
-            pass(&network, &sides, [1, 0], payload, room, &mut open)
+            pass(&network, &sides, [1, 0], payload, buffer, &mut open)
         });
         samples.ping_pongs.push(ping_pong?);
         for (rank, id) in open {
@@ -149,11 +149,11 @@ fn pass(
     sides: &[Side],
     [from, to]: [u32; 2],
     payload: &'static [u8],
-    room: Vec<u8>,
+    buffer: Vec<u8>,
     open: &mut Vec<(u32, RequestId)>,
 ) -> Result<Vec<u8>> {
     let (sender, receiver) = (&sides[from as usize], &sides[to as usize]);
-    let id = receiver.begin_receive(from, PING, room)?;
+    let id = receiver.begin_receive(from, PING, buffer)?;
     if let Sent::Pending(id) = sender.begin_send(to, PING, payload)? {
         open.push((from, id));
     }

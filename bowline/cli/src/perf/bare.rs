@@ -51,7 +51,7 @@ pub(crate) fn measure(mut site: Site, plans: &[Plan], yielding: bool) -> Result<
         .iter()
         .map(|plan| {
             side.resize(plan.size);
-            // Each starts where the other one has room for its messages.
+            // Each starts where the other one has space for its messages.
             site.swap(&[])?;
             Ok(Figure::new(plan, &drive::ping_pong(plan, rank, &mut side)?))
         })
@@ -129,7 +129,7 @@ impl PingPong for Side {
             let posted = if bytes.len() <= short {
                 self.iface.am_short(self.ep, ID, &HEADER, bytes)
             } else {
-                let mut pack = |room: bowline_base::view::View<'_>| room.copy_in(bytes);
+                let mut pack = |space: bowline_base::view::View<'_>| space.copy_in(bytes);
                 self.iface.am_bcopy(self.ep, ID, &HEADER, bytes.len(), &mut pack).map(drop)
             };
             match posted {

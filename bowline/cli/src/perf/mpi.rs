@@ -39,7 +39,7 @@ struct Side<'a> {
     world: &'a World,
     peer: i32,
     out: Buffer,
-    /// Rooms, one after the other.
+    /// Slots, one after the other.
     into: Buffer,
     size: usize,
     window: usize,

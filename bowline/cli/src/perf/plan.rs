@@ -31,10 +31,10 @@ const SHORT: usize = 4096;
 
 /// Messages up to this length have slots for a whole window: slots for longer ones would measure the
 /// memory behind the caches. Benchmarks of C programs post all receives of a window into one buffer.
-const OWN_ROOM: usize = 8 << 10;
+const OWN_SLOT: usize = 8 << 10;
 
-/// Room for the longer ones, in bytes, where several are received at once.
-const ROOMS: usize = 512 << 10;
+/// Bytes of the slots of longer ones, where several are received at once.
+const SLOT_BYTES: usize = 512 << 10;
 
 /// Operations of a sample up to there.
 const BATCH: u64 = 8;
@@ -71,7 +71,7 @@ impl Plan {
             warmup: args.warmup.unwrap_or(iterations.div_ceil(10)),
             batch,
             window,
-            ahead: u64::from(args.test.runs_ahead() && size <= OWN_ROOM),
+            ahead: u64::from(args.test.runs_ahead() && size <= OWN_SLOT),
         }
     }
 
@@ -81,9 +81,9 @@ impl Plan {
     /// each would then wait for the answer to the one before, so some receives are posted ahead.
     pub(crate) fn slots(&self) -> usize {
         match self.transport {
-            _ if self.size <= OWN_ROOM => self.window,
+            _ if self.size <= OWN_SLOT => self.window,
             Transport::Shm | Transport::Itself => 1,
-            _ => (ROOMS / self.size).clamp(1, self.window),
+            _ => (SLOT_BYTES / self.size).clamp(1, self.window),
         }
     }
 

@@ -18,7 +18,7 @@ use super::plan::Plan;
 pub(crate) struct Side<'a> {
     pair: &'a Pair,
     out: Lent<'a>,
-    /// Rooms, one after the other.
+    /// Slots, one after the other.
     into: Lent<'a>,
     size: usize,
     window: usize,

@@ -78,7 +78,7 @@ impl OfSizes {
         Self { rows: [none; Self::MOST], len: 0 }
     };
 
-    /// Takes in a size that is greater than those before, while there is room.
+    /// Takes in a size that is greater than those before, while there is capacity.
     #[must_use]
     pub(crate) fn push(&mut self, row: OfSize) -> bool {
         let fits = self.len < Self::MOST && self.last().is_none_or(|last| last.bytes < row.bytes);

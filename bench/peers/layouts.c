@@ -32,7 +32,7 @@ enum { RECORD_BYTES = 1 + 3 * sizeof(double) + sizeof(int) };
 struct message {
     MPI_Datatype type;
     int count;
-    size_t room;  /* from the first byte to the end of the last element */
+    size_t span;  /* from the first byte to the end of the last element */
     size_t first; /* offsets of bytes that are part of the type: the first and the last double, */
     size_t last;  /* or what else holds a sequence number */
 };
@@ -52,7 +52,7 @@ static int indexed(size_t doubles, struct message *message)
         lengths[pieces] = (int)length;
         places[pieces] = (int)at;
         message->last = (at + length - 1) * sizeof(double);
-        message->room = (at + length) * sizeof(double);
+        message->span = (at + length) * sizeof(double);
         at += length + 1 + (size_t)pieces * 5 % 4;
         left -= length;
         pieces++;
@@ -71,9 +71,9 @@ static void record(size_t count, struct message *message)
     MPI_Datatype types[3] = {MPI_CHAR, MPI_DOUBLE, MPI_INT};
     MPI_Type_create_struct(3, lengths, places, types, &message->type);
     message->count = (int)count;
-    message->room = count * sizeof(struct record);
+    message->span = count * sizeof(struct record);
     message->first = offsetof(struct record, place);
-    message->last = message->room - sizeof(struct record) + offsetof(struct record, place);
+    message->last = message->span - sizeof(struct record) + offsetof(struct record, place);
 }
 
 /* The type of a figure, committed. Returns 0 or -1. */
@@ -92,11 +92,11 @@ static int describe(const struct order *order, struct message *message)
     if (strcmp(order->test, "vector") == 0) {
         MPI_Type_vector(is, 1, 2, MPI_DOUBLE, &message->type);
         message->last = (doubles - 1) * 2 * sizeof(double);
-        message->room = message->last + sizeof(double);
+        message->span = message->last + sizeof(double);
     } else if (strcmp(order->test, "blocks") == 0) {
         MPI_Type_vector(is / 16, 16, 32, MPI_DOUBLE, &message->type);
         message->last = ((doubles / 16 - 1) * 32 + 15) * sizeof(double);
-        message->room = message->last + sizeof(double);
+        message->span = message->last + sizeof(double);
     } else if (strcmp(order->test, "indexed") == 0) {
         if (indexed(doubles, message) != 0)
             return -1;
@@ -110,9 +110,9 @@ static int describe(const struct order *order, struct message *message)
 static unsigned char *memory_of(const struct message *message)
 {
     void *memory = NULL;
-    if (posix_memalign(&memory, 4096, message->room) != 0)
+    if (posix_memalign(&memory, 4096, message->span) != 0)
         return NULL;
-    memset(memory, 0, message->room);
+    memset(memory, 0, message->span);
     return memory;
 }
 
@@ -139,7 +139,7 @@ static int verify(const struct order *order, const struct message *message)
     int position = 0;
     int status = 0;
     if (out == NULL || in == NULL || packed == NULL)
-        return fail("no memory for %zu bytes", message->room);
+        return fail("no memory for %zu bytes", message->span);
     if (world_rank == 0) {
         for (size_t i = 0; i < order->size; i++)
             packed[i] = (unsigned char)(i * 31u + i / 251u + 7u) | 1u;
@@ -147,9 +147,9 @@ static int verify(const struct order *order, const struct message *message)
                    MPI_COMM_SELF);
         send_to_peer(out, message);
         receive_from_peer(in, message);
-        for (size_t i = 0; i < message->room && status == 0; i++)
+        for (size_t i = 0; i < message->span && status == 0; i++)
             if (in[i] != out[i])
-                status = fail("%s: byte %zu of %zu is wrong", order->test, i, message->room);
+                status = fail("%s: byte %zu of %zu is wrong", order->test, i, message->span);
     } else {
         receive_from_peer(in, message);
         send_to_peer(in, message);
@@ -208,7 +208,7 @@ int run_layout(const struct order *order, struct samples *samples)
         return status;
     unsigned char *data[2] = {memory_of(&message), memory_of(&message)};
     if (data[0] == NULL || data[1] == NULL)
-        return fail("no memory for %zu bytes", message.room);
+        return fail("no memory for %zu bytes", message.span);
     if (active)
         status = verify(order, &message);
     for (int round = 0; round < 2 && status == 0; round++) {

@@ -85,13 +85,13 @@ static int verify(size_t size)
     size_t fitting = size == 0 ? 8 : ((size_t)1 << 20) / size;
     int window = fitting < 1 ? 1 : fitting > 8 ? 8 : (int)fitting;
     int peer = 1 - world_rank;
-    size_t room = size * (size_t)window;
-    unsigned char *out = buffer(room);
-    unsigned char *in = buffer(room);
+    size_t length = size * (size_t)window;
+    unsigned char *out = buffer(length);
+    unsigned char *in = buffer(length);
     MPI_Request requests[2 * WINDOW_MAX];
     int status = 0;
     if (out == NULL || in == NULL)
-        return fail("no memory for %zu bytes", room);
+        return fail("no memory for %zu bytes", length);
     for (int i = 0; i < window; i++)
         fill(out + size * (size_t)i, size, (unsigned)(2 * i + world_rank));
     for (int i = 0; i < window; i++)

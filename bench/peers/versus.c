@@ -230,11 +230,11 @@ int run_versus(const struct order *order, const char *names)
     const char *collective = collective_key(order->test);
     int status = collective == NULL ? fail("%s has no algorithms", order->test)
                                     : make(collective, names);
-    double *room = calloc((size_t)ROUNDS_MAX * 2 * ALGORITHMS_MAX, sizeof *room);
-    if (status == 0 && room == NULL)
+    double *times = calloc((size_t)ROUNDS_MAX * 2 * ALGORITHMS_MAX, sizeof *times);
+    if (status == 0 && times == NULL)
         status = fail("no memory for samples");
-    for (int at = 0; room != NULL && at < count; at++) {
-        algorithms[at].took = room + (size_t)ROUNDS_MAX * 2 * (size_t)at;
+    for (int at = 0; times != NULL && at < count; at++) {
+        algorithms[at].took = times + (size_t)ROUNDS_MAX * 2 * (size_t)at;
         algorithms[at].spread = algorithms[at].took + ROUNDS_MAX;
     }
     if (status == 0)
@@ -244,6 +244,6 @@ int run_versus(const struct order *order, const char *names)
     collective_release();
     for (int at = 0; status == 0 && at < count; at++)
         MPI_Comm_free(&algorithms[at].comm);
-    free(room);
+    free(times);
     return status;
 }

@@ -120,14 +120,14 @@ impl Scale {
 
     /// A whisker that reaches far beyond the longest bar ends at the panel's edge.
     fn pixels(self, value: f64) -> i32 {
-        let room = f64::from(PANEL_WIDTH as i32 - LABEL - VALUE - 10);
+        let width = f64::from(PANEL_WIDTH as i32 - LABEL - VALUE - 10);
         let part = if self.logarithmic {
             // The smallest bar starts at half its value, so that it has a length.
             (2.0 * value / self.low).ln() / (2.0 * self.high / self.low).ln()
         } else {
             value / self.high
         };
-        (part * room).clamp(0.0, room + f64::from(VALUE)) as i32
+        (part * width).clamp(0.0, width + f64::from(VALUE)) as i32
     }
 }
 

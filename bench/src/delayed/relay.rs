@@ -162,7 +162,7 @@ fn set_timer(timer: &OwnedFd, left: Duration) -> bool {
     timerfd_settime(timer, TimerfdTimerFlags::empty(), &once).is_ok()
 }
 
-/// Room for any packet.
+/// Space for any packet.
 type Buffer = Box<[u8]>;
 
 /// A packet that waits.

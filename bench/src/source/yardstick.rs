@@ -165,8 +165,8 @@ fn ping_pong(rank: &Rank<'_>, there: &AtomicU32, back: &AtomicU32, answer: u32) 
         let now = Instant::now();
         // The first fifth of the time warms up caches and clocks.
         let warm = now - start > rank.budget / 5;
-        let room = !warm || rank.note(now - batch);
-        if now - start > rank.budget || !room {
+        let goes_on = !warm || rank.note(now - batch);
+        if now - start > rank.budget || !goes_on {
             // Release pairs with the Acquire in `answer_pings`; no data goes with it.
             there.store(LEAVE, Release);
             return;

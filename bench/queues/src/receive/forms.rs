@@ -100,7 +100,7 @@ pub(crate) enum Sender {
 }
 
 impl Sender {
-    /// Sends `payload`; `false` when there is no room now.
+    /// Sends `payload`; `false` when there is no space now.
     #[inline]
     pub(crate) fn send(&mut self, payload: &[u8]) -> bool {
         let message = Message { id: 0, flags: 0, header: &HEADER, payload };
@@ -110,9 +110,9 @@ impl Sender {
                     return producer.try_push_short(0, 0, &HEADER, payload);
                 }
                 match producer.reserve_data(payload.len()) {
-                    Some(mut room) => {
-                        room.put(payload);
-                        room.commit(0, 0, &HEADER, payload.len());
+                    Some(mut slot) => {
+                        slot.put(payload);
+                        slot.commit(0, 0, &HEADER, payload.len());
                         true
                     }
                     None => false,

@@ -255,7 +255,7 @@ impl Pair {
             for _ in 0..BLOCK {
                 let mut answered = 0;
                 if !sender.send(payload) {
-                    bail!("no room for one message");
+                    bail!("no space for one message");
                 }
                 wait(|| {
                     receiver.receive(&mut self.buffer, |len, bytes| {

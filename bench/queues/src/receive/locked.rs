@@ -67,7 +67,7 @@ impl Queue {
         FIRST_SLOT + if half == 0 { 0 } else { self.slots as usize } + slot as usize
     }
 
-    /// Sends a message; `false` when there is no room.
+    /// Sends a message; `false` when there is no space.
     #[inline]
     pub(crate) fn push(&self, header: &[u64; 3], payload: &[u8]) -> bool {
         let (head, rest) = payload.split_at(payload.len().min(FIRST_BYTES));

@@ -161,8 +161,8 @@ pub(crate) struct LockedLane {
     put_max: usize,
     links: Vec<Link>,
     notes: Notes,
-    /// Room for a message that is packed.
-    room: RecvBuf,
+    /// Space for a message that is packed.
+    packed: RecvBuf,
     /// Attempts to lock, from which lots are drawn.
     attempts: u64,
     /// The word of the half that is emptied, its next slot and its end.
@@ -223,7 +223,7 @@ impl LockedLane {
             slots,
             links: Vec::new(),
             notes: Notes::default(),
-            room: RecvBuf::owned(vec![0; longest]),
+            packed: RecvBuf::owned(vec![0; longest]),
             attempts: 0,
             emptied: 0,
             next: 0,
@@ -236,7 +236,7 @@ impl LockedLane {
         if matches!(link.step, Step::Broken) { Err(PostError::PeerFailed) } else { Ok(link) }
     }
 
-    /// Whether a message of `len` bytes finds room.
+    /// Whether a message of `len` bytes finds space.
     fn admit(&mut self, ep: EpId, len: usize) -> Result<(), PostError> {
         let link = self.link(ep)?;
         if len > self.attr.limits.am.max_bcopy {

@@ -223,7 +223,7 @@ impl Run {
         let now = self.now;
         match (self.form, operation) {
             (Form::Counted, Operation::FetchAdd) => {
-                let ticket = counted::ticket(old, 1, SLOTS).expect("a half has room for all");
+                let ticket = counted::ticket(old, 1, SLOTS).expect("a half has space for all");
                 assert!(ticket.offset() < SLOTS);
                 self.issue(producer, Operation::Put, now);
             }

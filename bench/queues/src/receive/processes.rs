@@ -157,7 +157,7 @@ fn open(job: JobMemory, rank: usize, form: usize, peers: u32) -> Result<Box<dyn 
     })
 }
 
-/// Sends one message, and makes progress until there is room for it.
+/// Sends one message, and makes progress until there is space for it.
 pub(super) fn send(
     lane: &mut dyn Iface,
     ep: EpId,

@@ -47,7 +47,7 @@ impl Rank<'_> {
         &self.words[line * LINE_WORDS]
     }
 
-    /// Notes how long a batch took; false when there is no room for another one. Relaxed: only
+    /// Notes how long a batch took; false when there is no space for another one. Relaxed: only
     /// rank 0 notes, and the harness reads after it has waited for rank 0's end.
     pub(super) fn note(&self, batch: Duration) -> bool {
         let count = self.words[SAMPLE_COUNT].load(Relaxed) as usize;
@@ -59,7 +59,7 @@ impl Rank<'_> {
         !self.is_full()
     }
 
-    /// Whether there is no room for another sample.
+    /// Whether there is no space for another sample.
     pub(super) fn is_full(&self) -> bool {
         self.words[SAMPLE_COUNT].load(Relaxed) as usize >= SAMPLES_MAX
     }

@@ -152,9 +152,9 @@ unsafe impl Iface for LockedLane {
         pack: &mut dyn FnMut(View<'_>) -> usize,
     ) -> Result<usize, PostError> {
         self.admit(ep, max_len)?;
-        let len = pack(self.room.view()).min(max_len);
+        let len = pack(self.packed.view()).min(max_len);
         let mut bytes = vec![0; len];
-        self.room.view().copy_out(&mut bytes);
+        self.packed.view().copy_out(&mut bytes);
         self.accept(ep, id, header, &bytes);
         Ok(len)
     }

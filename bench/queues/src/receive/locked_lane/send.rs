@@ -42,7 +42,7 @@ impl LockedLane {
                 if piece.len() <= self.put_short {
                     self.below.put_short(link.below, piece, to)?;
                 } else {
-                    let mut pack = |room: View<'_>| room.copy_in(piece);
+                    let mut pack = |space: View<'_>| space.copy_in(piece);
                     self.below.put_bcopy(link.below, piece.len(), &mut pack, to)?;
                 }
                 link.step = Step::Put { done: done + piece.len() };

@@ -64,7 +64,7 @@ fn messages_come_whole_and_in_order() {
                 let (number, bytes) = (posted[sender], payload(sender, posted[sender]));
                 if number < MESSAGES {
                     let header = [number, 0, 0];
-                    let pack = &mut |room: View<'_>| room.copy_in(&bytes);
+                    let pack = &mut |space: View<'_>| space.copy_in(&bytes);
                     match lane.am_bcopy(eps[sender], AmId::new(1), &header, bytes.len(), pack) {
                         Ok(_) => posted[sender] += 1,
                         Err(error) => assert_eq!(error, PostError::NoResource),

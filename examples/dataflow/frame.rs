@@ -1,7 +1,7 @@
 //! Records in a message: what dataflow channels send between two ranks, gathered.
 //!
 //! ```text
-//!   channel (8)  length (8)  data, and room up to a multiple of 8        again and again
+//!   channel (8)  length (8)  data, and padding up to a multiple of 8        again and again
 //! ```
 //! Numbers are little-endian. Each record's data begins at a multiple of 8, as timely's serialization
 //! wants it.

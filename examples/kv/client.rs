@@ -71,8 +71,8 @@ impl Client<'_> {
             worker.am_drop(message);
             return Ok((how, data));
         }
-        let room = RecvBuf::owned(vec![0; usize::try_from(message.len())?]);
-        let fetch = worker.am_recv(message, room)?;
+        let buffer = RecvBuf::owned(vec![0; usize::try_from(message.len())?]);
+        let fetch = worker.am_recv(message, buffer)?;
         worker.wait_until(|| worker.is_complete(fetch));
         let (status, value) = worker.take_with_buffer(fetch).context("a fetch that is complete")?;
         status.outcome.context("the value could not be fetched from the server")?;
@@ -110,7 +110,7 @@ fn value(rank: u32, key: u64, version: u64, len: usize) -> Vec<u8> {
 /// Counts a request that took so long.
 fn note(histogram: &mut Histogram<u64>, took: Duration) {
     // The histogram grows as it needs to, which it does not when it is to saturate.
-    histogram.record(took.as_nanos() as u64).expect("it has room for every time");
+    histogram.record(took.as_nanos() as u64).expect("it has a bucket for every time");
 }
 
 fn times(histogram: &Histogram<u64>) -> Times {

@@ -13,7 +13,7 @@ pub(crate) const REPLY: u16 = 2;
 
 /// Longest key.
 pub(crate) const KEY_MAX: usize = 64;
-/// Longest value. The server makes room for a value before it fetches it.
+/// Longest value. The server allocates a buffer for a value before it fetches it.
 pub(crate) const VALUE_MAX: u64 = 64 << 20;
 
 /// What a client asks for.

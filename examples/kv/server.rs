@@ -3,8 +3,8 @@
 //! The handler of active messages only keeps what came; the loop below works through it. So nothing
 //! of the store is touched while the library is in the middle of something.
 //!
-//! A short value comes with its request. A long one lies with its client until the server has made
-//! room and asked for it; meanwhile other clients are served, and the key changes only when the
+//! A short value comes with its request. A long one lies with its client until the server has
+//! allocated a buffer and asked for it; meanwhile other clients are served, and the key changes only when the
 //! whole value is there. If the client dies before, the fetch fails, the key keeps what it had, and
 //! nobody else notices.
 
@@ -111,8 +111,8 @@ impl Server<'_> {
                 self.put(from, number, key, value);
             }
             (What::Put, None) => {
-                let room = RecvBuf::owned(vec![0; message.len() as usize]);
-                match self.worker.am_recv(message, room) {
+                let buffer = RecvBuf::owned(vec![0; message.len() as usize]);
+                match self.worker.am_recv(message, buffer) {
                     Ok(fetch) => self.incoming.push(Incoming { fetch, from, number, key }),
                     Err(_) => self.report.lost += 1,
                 }

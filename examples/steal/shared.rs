@@ -132,7 +132,7 @@ impl<'a> Stacks<'a> {
         Ok(tail.wrapping_sub(head) < MOST)
     }
 
-    /// Offers nodes to the others, as many as there is room for; the rest stays.
+    /// Offers nodes to the others, as many as there is space for; the rest stays.
     pub(crate) fn share(&mut self, nodes: &mut Vec<u64>, many: usize) -> Result<()> {
         let rank = self.member.rank();
         let fetched = self.fetch(rank, FETCHED, READ)? as u32;
@@ -140,8 +140,8 @@ impl<'a> Stacks<'a> {
         if fetched == head {
             self.floor = head;
         }
-        let room = CAPACITY - tail.wrapping_sub(self.floor).min(CAPACITY);
-        let many = many.min(nodes.len()).min(room as usize);
+        let space = CAPACITY - tail.wrapping_sub(self.floor).min(CAPACITY);
+        let many = many.min(nodes.len()).min(space as usize);
         // The oldest ones, which are nearest to the root.
         for (index, node) in (0..).zip(nodes.drain(..many)) {
             let slot = Self::slot(tail.wrapping_add(index));
@@ -221,8 +221,8 @@ impl<'a> Stacks<'a> {
         let worker = self.worker();
         let (base, key) = self.others[rank as usize].context("nobody steals from itself")?;
         let failed = || format!("cannot read the memory of rank {rank}");
-        let room = RecvBuf::owned(vec![0; len]);
-        match worker.get(key, base + offset, room).with_context(failed)? {
+        let buffer = RecvBuf::owned(vec![0; len]);
+        match worker.get(key, base + offset, buffer).with_context(failed)? {
             Sent::Done => bail!("a get into a buffer of its own is a request"),
             Sent::Pending(id) => {
                 worker.wait_until(|| worker.is_complete(id));

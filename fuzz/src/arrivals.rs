@@ -113,8 +113,8 @@ impl Play {
                 match message.len() % 3 {
                     0 => keeps.lock().unwrap_or_else(PoisonError::into_inner).push(message.keep()),
                     1 => {
-                        let room = RecvBuf::owned(vec![0; 300]);
-                        if let Ok(request) = message.recv(room) {
+                        let buffer = RecvBuf::owned(vec![0; 300]);
+                        if let Ok(request) = message.recv(buffer) {
                             worker.detach(request);
                         }
                     }
@@ -140,8 +140,8 @@ impl Play {
             4 => self.deliver(who, 0, [0, 0], address(who)),
             5 => {
                 let spec = self.spec(script);
-                let room = usize::from(script.byte()) * 16;
-                let buffer = RecvBuf::owned(vec![0; room]);
+                let capacity = usize::from(script.byte()) * 16;
+                let buffer = RecvBuf::owned(vec![0; capacity]);
                 self.requests.extend(self.worker.recv(spec, buffer).ok());
             }
             6 => self.send(script, who),
@@ -182,9 +182,9 @@ impl Play {
             11 => {
                 let next = self.kept.lock().unwrap_or_else(PoisonError::into_inner).pop();
                 match (next, script.byte()) {
-                    (Some(message), room @ 0..128) => {
-                        let room = RecvBuf::owned(vec![0; usize::from(room) * 16]);
-                        self.requests.extend(self.worker.am_recv(message, room).ok());
+                    (Some(message), capacity @ 0..128) => {
+                        let buffer = RecvBuf::owned(vec![0; usize::from(capacity) * 16]);
+                        self.requests.extend(self.worker.am_recv(message, buffer).ok());
                     }
                     (Some(message), _) => self.worker.am_drop(message),
                     (None, shape) => self.send_active(usize::from(shape), who),
@@ -288,9 +288,9 @@ impl Play {
             }
             _ => {
                 let want = StreamWant { unit: usize::from(shape >> 2 & 3), all: shape & 128 != 0 };
-                let room = RecvBuf::owned(vec![0; size]);
+                let buffer = RecvBuf::owned(vec![0; size]);
                 if let Ok(StreamReceived::Pending(request)) =
-                    self.worker.stream_recv(ep, room, want)
+                    self.worker.stream_recv(ep, buffer, want)
                 {
                     self.requests.push(request);
                 }
@@ -303,7 +303,7 @@ impl Play {
             return;
         };
         if let (Ok(()), Some(buffer)) = (status.outcome, buffer) {
-            assert!(status.length <= buffer.len() as u64, "a success is longer than its room");
+            assert!(status.length <= buffer.len() as u64, "a success is longer than its buffer");
         }
     }
 }

@@ -42,7 +42,7 @@ pub(crate) enum Event {
 pub(crate) struct Wire {
     /// What happens next.
     pub(crate) events: VecDeque<Event>,
-    /// Posts that are refused for want of room.
+    /// Posts that are refused for want of a resource.
     pub(crate) refuse: u32,
     /// Words of the messages that were sent.
     pub(crate) heard: VecDeque<u64>,
@@ -54,7 +54,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     fn post(&mut self, header: &AmHeader, payload: &[u8]) -> Result<(), PostError> {
-        self.room()?;
+        self.reserve()?;
         let words = payload.chunks_exact(8).take(3);
         let words = words.map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")));
         for word in header.iter().copied().take(2).chain(words) {
@@ -66,7 +66,7 @@ impl Wire {
         Ok(())
     }
 
-    fn room(&mut self) -> Result<(), PostError> {
+    fn reserve(&mut self) -> Result<(), PostError> {
         if self.refuse > 0 {
             self.refuse -= 1;
             return Err(PostError::NoResource);
@@ -75,7 +75,7 @@ impl Wire {
     }
 
     fn fly(&mut self, token: Token) -> Result<Posted, PostError> {
-        self.room()?;
+        self.reserve()?;
         if token != Token::NONE {
             self.in_flight.push_back(token);
         }
@@ -222,10 +222,10 @@ unsafe impl Iface for ScriptLane {
         if max_len > MESSAGE_MAX {
             return Err(PostError::TooLong);
         }
-        self.wire().room()?;
+        self.wire().reserve()?;
         let mut buffer = RecvBuf::owned(vec![0; max_len]);
         let packed = pack(buffer.view());
-        assert!(packed <= max_len, "more was packed than there was room for");
+        assert!(packed <= max_len, "more was packed than there was space for");
         let payload = buffer.into_owned().expect("it was owned");
         self.wire().post(header, &payload[..packed])?;
         Ok(packed)

@@ -130,9 +130,9 @@ impl Batch {
         {
             *byte ^= 1;
         }
-        let room = self.mail.iter().filter(|m| m.to == me).map(|m| m.len).max().unwrap_or(0);
+        let capacity = self.mail.iter().filter(|m| m.to == me).map(|m| m.len).max().unwrap_or(0);
         let wants = &self.wants[me];
-        let mut buffers = vec![vec![0_u8; room]; wants.len()];
+        let mut buffers = vec![vec![0_u8; capacity]; wants.len()];
         let mut statuses = vec![None; wants.len()];
         comm.scope(|scope| {
             let (mut requests, mut whose) = (Vec::new(), Vec::new());

@@ -63,7 +63,7 @@ fn watched(seed: u64) -> Verdict {
         let _ = done.send(());
         verdict
     });
-    let thread = thread.expect("the system has room for another thread");
+    let thread = thread.expect("the system has resources for another thread");
     if finished.recv_timeout(HANG).is_err() && !thread.is_finished() {
         // Not by a macro, whose output the harness keeps and an abort would lose.
         let _ = writeln!(std::io::stderr(), "{}", report(seed, "it hangs in real time"));

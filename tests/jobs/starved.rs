@@ -1,5 +1,5 @@
 //! Jobs that lack descriptors, processes, threads or memory: an error that says so, nobody who is taken
-//! for dead, nothing left behind, and life as soon as there is room again. Limits are lowered in
+//! for dead, nothing left behind, and life as soon as there are resources again. Limits are lowered in
 //! processes of their own.
 
 use std::process::Command;

@@ -126,7 +126,7 @@ fn everybody_floods_one() {
                 sends.extend(crowd.send(from, 0, 7, word).map(|id| (from, id)));
             }
         }
-        assert!(sends.len() > WORKERS, "most of it finds no room at first");
+        assert!(sends.len() > WORKERS, "most of it finds no space at first");
         let total = (WORKERS as u64 - 1) * EACH;
         // Half of the receives are posted before anything can have arrived, half afterwards.
         let mut receives: Vec<_> = (0..total / 2).map(|_| crowd.receive(0, None, 7)).collect();

@@ -263,7 +263,7 @@ fn late() -> ExitCode {
 }
 
 /// Starts with few descriptors, takes nobody for dead meanwhile, and watches everybody as soon as there
-/// is room.
+/// are more.
 fn stay() -> ExitCode {
     let mut boot = match boot(Route::Any) {
         Ok(boot) => boot,

@@ -1,5 +1,5 @@
 //! What may happen to the process of a rank: it forks a child that returns from `main`, or the system has
-//! no room for its threads, its descriptors or its memory, until it has again. Each case has processes
+//! no resources for its threads, its descriptors or its memory, until it has again. Each case has processes
 //! of its own, since limits belong to a process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,9 +27,9 @@ const CASES: &[(&str, What)] = &[
     ("conditions::a_forked_child_returns_over_tcp", Ranks(2, "self,tcp", fork_with_a_world)),
     ("conditions::a_forked_child_of_a_member", Ranks(2, "self,shm", fork_with_a_member)),
     ("conditions::a_forked_child_of_a_member_over_tcp", Ranks(2, "self,tcp", fork_with_a_member)),
-    ("conditions::threads_without_room_for_threads", Alone(no_threads)),
-    ("conditions::threads_without_room_for_descriptors", Alone(no_descriptors)),
-    ("conditions::threads_without_room_for_memory", Alone(no_memory)),
+    ("conditions::threads_without_resources_for_threads", Alone(no_threads)),
+    ("conditions::threads_without_resources_for_descriptors", Alone(no_descriptors)),
+    ("conditions::threads_without_resources_for_memory", Alone(no_memory)),
 ];
 
 /// Names the case of a process by itself.
@@ -226,27 +226,27 @@ fn no_threads() {
         }
     }
     let usual = config(&[]);
-    sums(8, &usual).expect("there is room");
+    sums(8, &usual).expect("there are resources");
     let starved = |settings, ranks| {
         limited(Resource::Nproc, tasks_of_user() + 5, || sums(ranks, &config(settings)))
     };
-    let error = starved(&[], 64).expect_err("there is room for five threads");
+    let error = starved(&[], 64).expect_err("there are resources for five threads");
     assert!(matches!(error, ThreadsError::Thread { .. }), "{error:?}");
     let text = error.to_string();
     assert!(
         text.contains("cannot start a thread for rank") && text.contains("ulimit -u"),
         "{text}"
     );
-    // The ranks' threads have room, their progress threads have not.
-    let error = starved(&[("BOWLINE_PROGRESS", "thread")], 4).expect_err("there is no room");
+    // The ranks' threads have what they need, their progress threads have not.
+    let error = starved(&[("BOWLINE_PROGRESS", "thread")], 4).expect_err("there are none");
     assert!(error.to_string().contains("cannot start"), "{error}");
-    sums(8, &usual).expect("there is room again");
+    sums(8, &usual).expect("there are resources again");
 }
 
 fn no_descriptors() {
     // Ranks that have no descriptor left for connections that others have begun make them wait so long.
     let tcp = config(&[("BOWLINE_TRANSPORTS", "self,tcp"), ("BOWLINE_TCP_CONNECT_TIMEOUT", "1s")]);
-    sums(4, &tcp).expect("there is room");
+    sums(4, &tcp).expect("there are resources");
     let mut refused = 0;
     for most in 3..40 {
         // Ranks connect when they first send, so it may also be a call of a rank that fails; the rank
@@ -268,20 +268,20 @@ fn no_descriptors() {
         }
     }
     assert!(refused > 10, "{refused} jobs lacked descriptors");
-    sums(4, &tcp).expect("there is room again");
+    sums(4, &tcp).expect("there are resources again");
 }
 
 fn no_memory() {
     let usual = config(&[]);
-    sums(4, &usual).expect("there is room");
+    sums(4, &usual).expect("there are resources");
     let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:"));
     let size = size.and_then(|text| text.split_whitespace().next()).expect("a size");
     let now = size.parse::<u64>().expect("a number") << 10;
     for more in [0, 1 << 20, 4 << 20] {
         let error = limited(Resource::As, now + more, || sums(64, &usual));
-        let text = error.expect_err("there is no room").to_string();
+        let text = error.expect_err("there are none").to_string();
         assert!(text.contains("cannot"), "{text}");
     }
-    sums(4, &usual).expect("there is room again");
+    sums(4, &usual).expect("there are resources again");
 }

@@ -1,4 +1,4 @@
-//! Processes that are killed, that meet by socket address, whose networks end, that fork or lack room.
+//! Processes that are killed, that meet by socket address, whose networks end, that fork or lack resources.
 //!
 //! This program starts itself: as the ranks of a job, and as clients of a server. It is one thing or
 //! the other by its environment, so its main function is its own and not that of the test harness,

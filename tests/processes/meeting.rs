@@ -169,7 +169,7 @@ fn a_rejection_carries_a_reason() -> Outcome {
         asked = server.next_request();
     }
     let asked = asked.ok_or("it was waited for")?;
-    server.reject(asked.id, b"no room")?;
+    server.reject(asked.id, b"no space")?;
     assert!(matches!(server.accept(asked.id, b""), Err(DialError::NoSuch)));
     let mut outcome = None;
     while outcome.is_none() {
@@ -178,7 +178,7 @@ fn a_rejection_carries_a_reason() -> Outcome {
         outcome = client.dial_outcome(dialled);
     }
     match outcome {
-        Some(Err(DialError::Rejected { private })) => assert_eq!(private, b"no room"),
+        Some(Err(DialError::Rejected { private })) => assert_eq!(private, b"no space"),
         other => panic!("a rejection was due, yet: {other:?}"),
     }
     assert!(matches!(client.dial_outcome(dialled), Some(Err(DialError::NoSuch))));

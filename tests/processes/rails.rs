@@ -46,11 +46,11 @@ fn pattern(len: usize, seed: u64) -> Vec<u8> {
 /// Everybody sends `len` bytes to the next and receives from the one before.
 fn shift(world: &World, to: i32, from: i32, len: usize, seed: u64) -> Result<(), MpiError> {
     let send = world.isend_owned(pattern(len, seed << 8 | world.rank() as u64), to, 1)?;
-    let mut room = vec![0_u8; len];
-    let got = world.recv(&mut room, from, 1);
+    let mut buffer = vec![0_u8; len];
+    let got = world.recv(&mut buffer, from, 1);
     send.wait()?;
     got?;
-    assert!(room == pattern(len, seed << 8 | from as u64), "{len} bytes from {from}");
+    assert!(buffer == pattern(len, seed << 8 | from as u64), "{len} bytes from {from}");
     Ok(())
 }
 
@@ -194,11 +194,11 @@ fn killed(world: &World) {
         }
     }
     // Each of them waits for the dead one, by a send or a receive of a long message.
-    let mut room = vec![0_u8; 4 << 20];
+    let mut buffer = vec![0_u8; 4 << 20];
     loop {
         let outcome = match rank {
-            0 => world.recv(&mut room, 2, 7).map(drop),
-            _ => world.send(&room, 2, 7),
+            0 => world.recv(&mut buffer, 2, 7).map(drop),
+            _ => world.send(&buffer, 2, 7),
         };
         if let Err(error) = outcome {
             let about_it = matches!(
@@ -238,9 +238,9 @@ fn asleep(world: &World) {
             world.send(&pattern(len, 4), 1, 3).expect("rank 1 lives");
         } else {
             let before = sleeps();
-            let mut room = vec![0_u8; len];
-            world.recv(&mut room, 0, 3).expect("rank 0 lives");
-            assert!(room == pattern(len, 4));
+            let mut buffer = vec![0_u8; len];
+            world.recv(&mut buffer, 0, 3).expect("rank 0 lives");
+            assert!(buffer == pattern(len, 4));
             let slept = sleeps() - before;
             assert!((1..MOST).contains(&slept), "it went to sleep {slept} times");
         }

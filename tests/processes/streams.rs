@@ -20,8 +20,8 @@ fn bytes(from: u64, len: usize) -> Vec<u8> {
 }
 
 /// The next bytes of a stream, or how it ended.
-fn next(worker: &Worker, ep: Ep, want: StreamWant, room: usize) -> Result<Vec<u8>, OpError> {
-    let (length, bytes) = match worker.stream_recv(ep, RecvBuf::owned(vec![0; room]), want)? {
+fn next(worker: &Worker, ep: Ep, want: StreamWant, capacity: usize) -> Result<Vec<u8>, OpError> {
+    let (length, bytes) = match worker.stream_recv(ep, RecvBuf::owned(vec![0; capacity]), want)? {
         StreamReceived::Done(n, buffer) => (n, buffer.into_owned()),
         StreamReceived::Pending(id) => {
             worker.wait_until(|| worker.is_complete(id));

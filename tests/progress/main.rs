@@ -61,7 +61,7 @@ fn ranks(n: usize, settings: &[(&str, &str)], body: impl Fn(World) + Send + Sync
     let before = poll_count();
     let what = format!("{settings:?}");
     within_two_minutes(&what, move || {
-        // What goes eagerly needs nobody, or room in the receiver's queue. From where on it does not is
+        // What goes eagerly needs nobody, or space in the receiver's queue. From where on it does not is
         // measured on each machine, unless it is said.
         let threshold = [("BOWLINE_RNDV_THRESHOLD", "8KiB")];
         let pairs = settings.iter().map(|(a, b)| (a.as_str(), b.as_str())).chain(threshold);

@@ -25,6 +25,8 @@ const UNCLEAR: &[(&str, &str)] = &[
     ("seats", "numbers of senders, entries of a table"),
     ("for good", "for ever"),
     ("stands behind", "follows"),
+    ("room", "space, capacity, credit, resources"),
+    ("rooms", "spaces, buffers, slots"),
 ];
 
 const EXCEPT: &[Except] = &[
@@ -128,10 +130,10 @@ mod tests {
 
     #[test]
     fn unclear_words_are_found_whole() {
-        for line in ["// Whoever comes", "the peer is told.", "it is closed for good"] {
+        for line in ["// Whoever comes", "the peer is told.", "closed for good", "there is room"] {
             assert!(unclear(line).is_some(), "{line}");
         }
-        for line in ["what it tolerates", "a_seat", "a good reason", "the foretold"] {
+        for line in ["what it tolerates", "a_seat", "a good reason", "the foretold", "headroom"] {
             assert_eq!(unclear(line), None, "{line}");
         }
     }

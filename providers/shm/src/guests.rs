@@ -92,7 +92,8 @@ impl ShmIface {
         match watched {
             Ok(pidfd) => guest.pidfd = Some(pidfd),
             Err(error) if foreign::has_ended(&error) => {
-                self.lose_source(self.ranks() + index as u32, PeerFailure::Died);
+                let how = self.end_of_guest(index);
+                self.lose_source(self.ranks() + index as u32, how);
             }
             Err(error) => {
                 guest.short = foreign::is_shortage(&error);
@@ -104,6 +105,14 @@ impl ShmIface {
                 }
             }
         }
+    }
+
+    /// How a guest whose process has ended went.
+    fn end_of_guest(&self, index: usize) -> PeerFailure {
+        let entry = self.area.guest(index as u32);
+        // Acquire: as in `check_guests`.
+        let left = entry.is_some_and(|entry| entry.state.load(Ordering::Acquire) == guest::LEFT);
+        if left { PeerFailure::Closed } else { PeerFailure::Died }
     }
 
     /// Tries again to watch the guests for which there was no descriptor. Whether some are left.
@@ -146,7 +155,8 @@ impl ShmIface {
         }
     }
 
-    /// Checks which of the processes that no launcher watches for us have ended.
+    /// Checks which of the processes that no launcher watches for us have ended. One that has left in order before that
+    /// has not died: that it has left is read after its end was seen, since it may have done both since the last check.
     pub(crate) fn watch_foreign(&mut self) {
         for index in 0..self.guests.len() {
             let ended = self.guests[index].as_ref().is_some_and(|guest| {
@@ -154,7 +164,8 @@ impl ShmIface {
                     || guest.area.as_ref().is_some_and(|area| area.job().is_dead(area.local()))
             });
             if ended {
-                self.lose_source(self.ranks() + index as u32, PeerFailure::Died);
+                let how = self.end_of_guest(index);
+                self.lose_source(self.ranks() + index as u32, how);
             }
         }
         for index in 0..self.eps.len() {
@@ -164,7 +175,8 @@ impl ShmIface {
                 && (e.area.job().is_dead(e.area.local())
                     || e.pidfd.as_ref().is_some_and(|pidfd| cma::process_ended(pidfd.as_fd())));
             if ended {
-                self.lose_endpoint(EpId(index as u32), PeerFailure::Died);
+                let how = if e.is_closed() { PeerFailure::Closed } else { PeerFailure::Died };
+                self.lose_endpoint(EpId(index as u32), how);
             }
         }
     }

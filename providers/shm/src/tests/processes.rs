@@ -233,6 +233,42 @@ fn a_silent_foreign_peer_is_watched() {
     assert_eq!(seen.failed, [(None, Some(ep), PeerFailure::Died)]);
 }
 
+/// One that leaves in order and has ended before its end is asked for has closed, and not died: both that it was a guest
+/// here, and that this rank was one there.
+#[test]
+fn a_foreign_peer_that_leaves_and_ends_at_once_has_closed() {
+    let _dog = watchdog();
+    for role in ["role_guest", "role_leaving"] {
+        let options = ShmOptions::default();
+        let job = job(1, &options);
+        let mut root = ShmIface::open(job.clone(), 0, options).unwrap();
+        let mut seen = Seen::default();
+        let mut role = Role::start(&format!("tests::processes::{role}"), &job, &root.address());
+        let ep = root.connect(&unhex(&role.hear())).unwrap();
+        post(&mut root, &mut seen, ep, 0, &[]);
+        if root.guests.iter().any(Option::is_some) {
+            until(&mut root, &mut seen, |seen| !seen.messages.is_empty());
+        }
+        post(&mut root, &mut seen, ep, u64::MAX, &[]);
+        role.wait();
+        root.watch_foreign();
+        until(&mut root, &mut seen, |seen| !seen.failed.is_empty());
+        assert_eq!(seen.failed[0].2, PeerFailure::Closed);
+    }
+}
+
+/// Opens a memory of its own, says its address, and leaves when it has been sent two messages.
+#[test]
+#[ignore = "a role"]
+fn role_leaving() {
+    let options = ShmOptions::default();
+    let own = job(1, &options);
+    let mut iface = ShmIface::open(own, 0, options).unwrap();
+    say(&hex(&iface.address()));
+    let mut seen = Seen::default();
+    until(&mut iface, &mut seen, |seen| seen.messages.len() == 2);
+}
+
 /// Opens a memory of its own, says its address and does nothing.
 #[test]
 #[ignore = "a role"]

@@ -3,7 +3,7 @@
 //!
 //! There are 2^22 for each kind ([`tags`]), and then they come again. Rules:
 //! 1. A rank takes them in the order in which it starts nonblocking collectives, or makes persistent ones, which is the
-//!    same at all members. What is refused has taken its number, too.
+//!    same at all members. What fails once its arguments have been found right has taken its number, too.
 //! 2. A number is in use at a rank for as long as its collective may send or receive there: that of a nonblocking one
 //!    until it has ended, that of a persistent one until it is freed.
 //! 3. A collective whose number is in use at this rank is refused there, and sends nothing.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bowline_base::slab::Key;
-use bowline_uct::{MemHandle, RkeyId};
+use bowline_uct::{MemHandle, PeerFailure, RkeyId};
 
 use crate::peer::PeerIndex;
 use crate::protocol::Protocol;
@@ -69,6 +69,13 @@ pub(crate) enum Action {
     ResumeOneSided,
     /// Something ended that closings of endpoints may have waited for.
     StepClosings,
+    /// A lane to this peer has failed: take in what the peer sent by others, then take it for failed.
+    Lost {
+        /// Which.
+        peer: PeerIndex,
+        /// How.
+        how: PeerFailure,
+    },
     /// A peer has closed: say farewell to it.
     Farewell(PeerIndex),
     /// Report to a peer that was rejected why.
@@ -97,6 +104,7 @@ impl Action {
             | Self::Acknowledge { peer, .. }
             | Self::Refuse { peer, .. }
             | Self::Select { peer, .. }
+            | Self::Lost { peer, .. }
             | Self::Credit(peer)
             | Self::Resume(peer)
             | Self::FeedStream(peer)

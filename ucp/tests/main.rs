@@ -8,6 +8,7 @@ mod clients;
 mod closing;
 mod cooperative;
 mod datatypes;
+mod directions;
 mod doubles;
 mod emulated;
 mod hostile;

@@ -20,6 +20,8 @@ use crate::unexpected::Payload;
 use crate::wire;
 
 impl Engine {
+    /// A lane reports a failure. The source of a peer comes after all that the peer sent. An endpoint leads to the peer only,
+    /// whose own messages may come over another lane and not be read yet: that failure counts once they are.
     #[cold]
     pub(super) fn lane_failed(
         &mut self,
@@ -30,8 +32,9 @@ impl Engine {
     ) {
         let by_source = source.map_or(NO_PEER, |source| self.unbind_source(lane, source));
         let by_ep = ep.map_or(NO_PEER, |ep| self.peer_at(lane, ep));
-        for index in [by_source, by_ep] {
-            self.peer_failed(index, how);
+        self.peer_failed(by_source, how);
+        if by_ep != NO_PEER && by_ep != by_source {
+            self.actions.push(Action::Lost { peer: by_ep, how });
         }
     }
 

@@ -4,6 +4,7 @@ use bowline_uct::{MemHandle, PeerFailure};
 
 use super::Inner;
 use crate::action::Action;
+use crate::peer::PeerIndex;
 use crate::wire;
 
 /// Progress calls between two polls of the failure source; a worker that goes to sleep polls
@@ -63,18 +64,36 @@ impl Inner {
         let mut dead = Vec::new();
         self.failure_generation = source.generation();
         source.dead(&mut dead);
-        // Bounded: a living peer may go on sending for ever.
+        while !self.take_in() {
+            self.act();
+        }
+        for rank in dead {
+            self.engine.fail_rank(rank, PeerFailure::Died);
+        }
+    }
+
+    /// Polls all lanes until nothing is left. Bounded, since a living peer may go on sending for ever. `false` when more came
+    /// than peers may send without being asked: [`act`](Self::act) settles that, which rejects one of them.
+    fn take_in(&mut self) -> bool {
         self.lanes.iter_mut().for_each(|lane| lane.rest.wake());
         for _ in 0..1000 {
             if self.poll() == 0 {
                 break;
             }
             if self.engine.overrun {
-                self.act();
+                return false;
             }
         }
-        for rank in dead {
-            self.engine.fail_rank(rank, PeerFailure::Died);
+        true
+    }
+
+    /// A lane to a peer has failed, and the peer may have sent by another one.
+    #[cold]
+    fn lose(&mut self, peer: PeerIndex, how: PeerFailure) {
+        if self.take_in() {
+            self.engine.peer_failed(peer, how);
+        } else {
+            self.engine.actions.push(Action::Lost { peer, how });
         }
     }
 
@@ -136,6 +155,7 @@ impl Inner {
                 Action::Pump(peer) => self.pump(peer),
                 Action::ResumeOneSided => self.resume_one_sided(),
                 Action::StepClosings => self.step_closings(),
+                Action::Lost { peer, how } => self.lose(peer, how),
                 Action::Farewell(peer) => self.farewell(peer),
                 Action::Notice(peer) => self.send_notice(peer),
                 Action::LetGo(peer) => self.release(peer),

@@ -137,6 +137,52 @@ fn fits_are_kept_where_the_setting_says() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "Chapter 1");
 }
 
+/// Ranks that reach each other by different lanes in the two directions: each has the memory of one other rank, and tcp for
+/// the rest. A rank that leaves in order fails nobody who has a message of it still to read.
+#[test]
+fn jobs_end_well_where_lanes_differ_by_direction() {
+    let line = "model tune --nodes 4 --ranks 8 --size 8 --transport tcp --measure --collective bcast --reps 3 --best 1";
+    for _ in 0..10 {
+        let mut command = command(line.split(' '));
+        command.env("BOWLINE_SHM_GUESTS", "1");
+        finish(command).success();
+    }
+}
+
+/// A job goes by the cell for its own nodes, and not by that of as many ranks elsewhere.
+#[test]
+fn jobs_take_the_cells_of_their_own_nodes() {
+    let directory = tempfile::tempdir().unwrap();
+    let table = directory.path().join("table");
+    let tune =
+        format!("model tune --transport tcp --ranks 4 --size 8 --output {}", table.display());
+    bowline(tune.split(' ')).success();
+    let text = std::fs::read_to_string(&table).unwrap();
+    let (title, _) = text.split_once('\n').unwrap();
+    let cells = "bcast 4 1 0-64 chain\nbcast 4 2 0-64 nodes:binomial:flat\nbcast 4 4 0-64 binomial";
+    std::fs::write(&table, format!("{title}\n{cells}\n")).unwrap();
+    for (hosts, taken) in [
+        ("node0:2,node1:2", "nodes:binomial:flat"),
+        ("node0:1,node1:1,node2:1,node3:1", "binomial"),
+    ] {
+        let record = directory.path().join(hosts);
+        let line = format!("run -n 4 --hosts {hosts} --agent-command env");
+        let ranks = [env!("CARGO_BIN_EXE_bowline"), "--as-rank"];
+        let ranks = ranks.into_iter().chain("perf bcast --ranks 4 --iterations 4".split(' '));
+        let mut job = command(line.split(' ').chain(ranks));
+        job.env("BOWLINE_COLL_TABLE", &table).env("BOWLINE_RECORD", &record);
+        job.env("BOWLINE_COLL_COSTS", "shm/tcp");
+        finish(job).success();
+        let lines = std::fs::read_to_string(directory.path().join(format!("{hosts}.3"))).unwrap();
+        let of_8 =
+            |line: &&str| line.contains("\"coll\":\"bcast\"") && line.contains("\"bytes\":8,");
+        let how = format!("\"how\":\"{taken}\"");
+        let (of_cell, others): (Vec<_>, Vec<_>) =
+            lines.lines().filter(of_8).partition(|line| line.contains(&how));
+        assert!(!of_cell.is_empty() && others.is_empty(), "{hosts}: {lines}");
+    }
+}
+
 /// Cells are for their distribution of ranks: algorithms in layers are tried, and jobs on as many nodes take them.
 #[test]
 fn tables_are_tuned_for_ranks_on_several_nodes() {

@@ -105,6 +105,15 @@ impl Schedule {
         })
     }
 
+    /// The schedule with these stages, for as many ranks as they are for.
+    ///
+    /// # Errors
+    /// [`ScheduleError`], when they are an allreduce of no number of ranks.
+    pub fn of_stages(tokens: Vec<JointStage>) -> Result<Self, ScheduleError> {
+        let (product, _) = lengths(&tokens)?;
+        Self::new(u32::try_from(product).unwrap_or(u32::MAX), tokens)
+    }
+
     /// The schedule that is written so.
     ///
     /// # Errors

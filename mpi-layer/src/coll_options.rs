@@ -36,7 +36,7 @@ bowline_base::settings! {
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
         /// The algorithm of allreduces: auto; staged (to 64 ranks beyond 56 bytes); doubling, halving, flat or reduce-bcast;
-        /// multiplying, or multiplying:RATIO for a network whose latency is RATIO times what a message costs
+        /// multiplying, or multiplying:RATIO for a network whose latency is RATIO (above 0) times what a message costs
         /// its sender; or a schedule of recursive multiplying, such as a4,a2 or s4,a2,g4 for 8 ranks, which
         /// communicators
         /// of other sizes do without. Alike on all ranks.
@@ -65,7 +65,7 @@ bowline_base::settings! {
             .cost("nothing")
             .change("as for BOWLINE_BARRIER");
         /// The algorithm of reductions that are scattered: auto, staged (to 64 ranks), via-root, halving, pairwise, direct, or
-        /// multiplying:N, or ordered:N (the same, keeping the order of ranks).
+        /// multiplying:N, or ordered:N (the same with N from 2, keeping the order of ranks).
         /// Operations that are not commutative go as auto says where it is halving, pairwise or multiplying, and so do
         /// numbers of ranks that are no power of two where it is halving, or that have no such factors where it is
         /// ordered. Alike on all ranks.

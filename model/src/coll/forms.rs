@@ -7,7 +7,7 @@ pub trait Form: Copy + PartialEq + std::fmt::Debug + 'static {
     /// Every algorithm that has a name of its own, and those with the numbers that are usual.
     const NAMED: &'static [(&'static str, Self)];
     /// How names with other numbers are made.
-    const NUMBERED: &'static [&'static str];
+    const NUMBERED: &'static [Numbered];
 
     /// The algorithm with a name.
     fn of_name(name: &str) -> Option<Self> {
@@ -29,6 +29,26 @@ pub trait Form: Copy + PartialEq + std::fmt::Debug + 'static {
     fn name(self) -> String;
 }
 
+/// How names with numbers are made, and which numbers they take.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbered {
+    word: &'static str,
+    /// What the numbers are.
+    hint: &'static str,
+    least: u32,
+    most: u32,
+    /// Whether a second number follows, which is not above the first.
+    pair: bool,
+}
+
+impl std::fmt::Display for Numbered {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { word, hint, least, most, pair } = self;
+        let second = if *pair { " and the second not above the first" } else { "" };
+        write!(out, "{word}:{hint} ({least} to {most}{second})")
+    }
+}
+
 /// A number from 1, in digits.
 fn number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|letter| letter.is_ascii_digit());
@@ -42,26 +62,27 @@ const KILOBYTES: u32 = 1 << 20;
 /// Most partners at a time.
 const PARTNERS: u32 = 1 << 16;
 
-/// Gives the algorithms of a collective their names: first those of their own, then words for those with a number and the
-/// greatest one, then a word for those with two numbers, of which the second one is not above the first and may be
+/// Gives the algorithms of a collective their names: first those of their own, then words for those with a number, the
+/// least and the greatest one, then a word for those with two numbers, of which the second one is not above the first and may be
 /// left out where it equals that.
 macro_rules! named {
     (
         $form:ident, $collective:literal: $($name:literal = $value:expr),+ $(,)?
-        $(; numbers: $($word:literal $hint:literal = $one:ident to $most:expr),+)?
+        $(; numbers: $($word:literal $hint:literal = $one:ident from $least:literal to $most:expr),+)?
         $(; pairs: $both:literal $both_hint:literal = $two:ident)?
     ) => {
         impl Form for $form {
             const COLLECTIVE: &'static str = $collective;
             const NAMED: &'static [(&'static str, Self)] = &[$(($name, $value)),+];
-            const NUMBERED: &'static [&'static str] = &[
-                $($(concat!($word, ":", $hint),)+)? $(concat!($both, ":", $both_hint),)?
+            const NUMBERED: &'static [Numbered] = &[
+                $($(Numbered { word: $word, hint: $hint, least: $least, most: $most, pair: false },)+)?
+                $(Numbered { word: $both, hint: $both_hint, least: 1, most: STAGES, pair: true },)?
             ];
 
             fn numbered(word: &str, first: u32, second: Option<u32>) -> Option<Self> {
                 let last = second.unwrap_or(first);
                 $($(
-                    if word == $word && second.is_none() && last <= $most {
+                    if word == $word && second.is_none() && ($least..=$most).contains(&last) {
                         return Some(Self::$one(last));
                     }
                 )+)?
@@ -103,7 +124,7 @@ named!(
     "multiplying:2" = Self::Multiplying(2),
     "multiplying:3" = Self::Multiplying(3),
     "multiplying:4" = Self::Multiplying(4),
-    ; numbers: "multiplying" "STAGES" = Multiplying to STAGES
+    ; numbers: "multiplying" "STAGES" = Multiplying from 1 to STAGES
 );
 named!(
     Bcast, "bcast":
@@ -122,7 +143,7 @@ named!(
     "split:2" = Self::Split(2, 2),
     "split:3" = Self::Split(3, 3),
     "split:4" = Self::Split(4, 4),
-    ; numbers: "two-trees" "KILOBYTES" = TwoTrees to KILOBYTES, "multiplying" "STAGES" = Multiplying to STAGES
+    ; numbers: "two-trees" "KILOBYTES" = TwoTrees from 1 to KILOBYTES, "multiplying" "STAGES" = Multiplying from 1 to STAGES
     ; pairs: "split" "STAGES:SPLITTING" = Split
 );
 named!(
@@ -143,7 +164,7 @@ named!(
     "split:2" = Self::Split(2, 2),
     "split:3" = Self::Split(3, 3),
     "split:4" = Self::Split(4, 4),
-    ; numbers: "two-trees" "KILOBYTES" = TwoTrees to KILOBYTES, "multiplying" "STAGES" = Multiplying to STAGES
+    ; numbers: "two-trees" "KILOBYTES" = TwoTrees from 1 to KILOBYTES, "multiplying" "STAGES" = Multiplying from 1 to STAGES
     ; pairs: "split" "STAGES:SPLITTING" = Split
 );
 named!(
@@ -165,14 +186,14 @@ named!(
     "multiplying:2" = Self::Multiplying(2),
     "multiplying:3" = Self::Multiplying(3),
     "multiplying:4" = Self::Multiplying(4),
-    ; numbers: "multiplying" "STAGES" = Multiplying to STAGES
+    ; numbers: "multiplying" "STAGES" = Multiplying from 1 to STAGES
 );
 named!(
     Alltoall, "alltoall":
     "bruck" = Self::Bruck,
     "direct" = Self::Staged(64),
     "pairwise" = Self::Staged(1),
-    ; numbers: "partners" "NUMBER" = Staged to PARTNERS
+    ; numbers: "partners" "NUMBER" = Staged from 1 to PARTNERS
 );
 named!(
     ReduceScatter, "reduce_scatter":
@@ -187,7 +208,7 @@ named!(
     "ordered:2" = Self::Ordered(2),
     "ordered:3" = Self::Ordered(3),
     "ordered:4" = Self::Ordered(4),
-    ; numbers: "multiplying" "STAGES" = Multiplying to STAGES, "ordered" "STAGES" = Ordered to STAGES
+    ; numbers: "multiplying" "STAGES" = Multiplying from 1 to STAGES, "ordered" "STAGES" = Ordered from 2 to STAGES
 );
 named!(Scan, "scan": "doubling" = Self::Doubling, "chain" = Self::Chain);
 
@@ -371,5 +392,30 @@ mod tests {
         ] {
             assert_eq!(Bcast::of_name(wrong), None, "{wrong}");
         }
+        // In one stage it would keep no order, so that no call could be by it.
+        assert_eq!(ReduceScatter::of_name("ordered:1"), None);
+        assert_eq!(ReduceScatter::of_name("ordered:2"), Some(ReduceScatter::Ordered(2)));
+    }
+
+    #[test]
+    fn what_is_said_of_numbers_is_what_they_can_be() {
+        fn check<F: Form>() {
+            for Numbered { word, least, most, .. } in F::NUMBERED {
+                for (number, known) in
+                    [(least - 1, false), (*least, true), (*most, true), (most + 1, false)]
+                {
+                    let name = format!("{word}:{number}");
+                    assert_eq!(F::of_name(&name).is_some(), known, "{} {name}", F::COLLECTIVE);
+                }
+            }
+        }
+        check::<Barrier>();
+        check::<Bcast>();
+        check::<Reduce>();
+        check::<Allgather>();
+        check::<Alltoall>();
+        check::<ReduceScatter>();
+        let split = Bcast::NUMBERED.last().unwrap().to_string();
+        assert_eq!(split, "split:STAGES:SPLITTING (1 to 32 and the second not above the first)");
     }
 }

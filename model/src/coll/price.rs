@@ -95,9 +95,7 @@ impl AllreduceForm {
         match self {
             Self::Form(form) => form.name(),
             // The empty one, of a single rank.
-            Self::Multiplying(schedule) if schedule.tokens().is_empty() => {
-                "multiplying:0".to_owned()
-            }
+            Self::Multiplying(schedule) if schedule.tokens().is_empty() => "multiplying".to_owned(),
             Self::Multiplying(schedule) => schedule.to_string(),
         }
     }

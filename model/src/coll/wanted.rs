@@ -76,9 +76,15 @@ pub struct Wanted {
 
 /// A word that names no form, with those that there are.
 fn wrong<F: Form>(word: &str, others: &[&str]) -> WantedError {
-    let names = F::NAMED.iter().map(|(name, _)| *name).chain(F::NUMBERED.iter().copied());
-    let known: Vec<_> = others.iter().copied().chain(names).collect();
-    WantedError { word: word.to_owned(), collective: F::COLLECTIVE, known: known.join(", ") }
+    let names = others.iter().copied().chain(F::NAMED.iter().map(|(name, _)| *name));
+    let numbered = F::NUMBERED.iter().map(ToString::to_string);
+    let known: Vec<_> = names.map(str::to_owned).chain(numbered).collect();
+    WantedError {
+        word: word.to_owned(),
+        collective: F::COLLECTIVE,
+        why: None,
+        known: known.join(", "),
+    }
 }
 
 /// The word for algorithms in layers, in what is said of others.
@@ -155,6 +161,7 @@ impl Wanted {
                 return Err(WantedError {
                     word: collective.to_owned(),
                     collective: "any collective",
+                    why: None,
                     known: Self::COLLECTIVES.join(", "),
                 });
             }
@@ -226,13 +233,19 @@ pub enum WantedAllreduce {
 pub struct WantedError {
     word: String,
     collective: &'static str,
+    /// What is wrong with it, where more can be said than that nothing has this name.
+    why: Option<String>,
     known: String,
 }
 
 impl fmt::Display for WantedError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { word, collective, known } = self;
-        write!(out, "{word:?} is no algorithm of {collective}: there are {known}")
+        let Self { word, collective, why, known } = self;
+        write!(out, "{word:?} is no algorithm of {collective}: ")?;
+        if let Some(why) = why {
+            write!(out, "{why}; ")?;
+        }
+        write!(out, "there are {known}")
     }
 }
 
@@ -242,22 +255,24 @@ impl FromStr for WantedAllreduce {
     type Err = WantedError;
 
     fn from_str(text: &str) -> Result<Self, WantedError> {
-        let wrong = || {
+        let wrong_as = |why: Option<String>| {
             WantedError {
             word: text.to_owned(),
             collective: Allreduce::COLLECTIVE,
-            known: "auto, staged, doubling, halving, flat, reduce-bcast, multiplying, multiplying:RATIO, schedules such as \
-                    a4,a2, and nodes:TREE:NAME"
+            why,
+            known: "auto, staged, doubling, halving, flat, reduce-bcast, multiplying, multiplying:RATIO (a finite number \
+                    above 0), schedules such as a4,a2, and nodes:TREE:NAME"
                 .to_owned(),
         }
         };
+        let wrong = || wrong_as(None);
         if let Some(form) = Allreduce::of_name(text) {
             return Ok(Self::Form(form));
         }
         if let Some(layers) = text.strip_prefix(NODES) {
             let (within, among) = layers.split_once(':').ok_or_else(wrong)?;
             let within = Tree::of_name(within).ok_or_else(wrong)?;
-            let among = among.parse().map_err(|_| wrong())?;
+            let among = among.parse().map_err(|error: WantedError| wrong_as(error.why))?;
             return match among {
                 Self::Form(_) | Self::Multiplying { .. } | Self::Schedule(_) => {
                     Ok(Self::Layered { within, among: Box::new(among) })
@@ -272,14 +287,22 @@ impl FromStr for WantedAllreduce {
             _ => match text.strip_prefix("multiplying:") {
                 Some(ratio) => {
                     let ratio: f64 = ratio.parse().map_err(|_| wrong())?;
-                    if !(ratio.is_finite() && ratio >= 0.0) {
-                        return Err(wrong());
+                    // Without a latency there is nothing to overlap, and no factor above 2 is worth its messages: that
+                    // is recursive doubling, which has a name of its own.
+                    if !(ratio.is_finite() && ratio > 0.0) {
+                        return Err(wrong_as(Some(format!(
+                            "RATIO, a latency over what a message costs its sender, is not {ratio}"
+                        ))));
                     }
                     Self::Multiplying { ratio }
                 }
                 None => {
                     let tokens = text.split(',').map(|word| word.trim().parse());
-                    Self::Schedule(tokens.collect::<Result<_, _>>().map_err(|_| wrong())?)
+                    let tokens: Vec<_> = tokens.collect::<Result<_, _>>().map_err(|_| wrong())?;
+                    // One that is for no number of ranks would never be taken.
+                    let schedule = Schedule::of_stages(tokens);
+                    let schedule = schedule.map_err(|error| wrong_as(Some(error.to_string())))?;
+                    Self::Schedule(schedule.tokens().to_vec())
                 }
             },
         })
@@ -294,6 +317,9 @@ impl fmt::Display for WantedAllreduce {
             Self::Staged => write!(out, "{STAGED}"),
             Self::Form(form) => write!(out, "{}", form.name()),
             Self::Layered { within, among } => write!(out, "{NODES}{}:{among}", within.name()),
+            Self::Multiplying { ratio } if *ratio == Pipelining::ARCHER.ratio() => {
+                write!(out, "multiplying")
+            }
             Self::Multiplying { ratio } => write!(out, "multiplying:{ratio}"),
             Self::Schedule(tokens) => {
                 let words: Vec<_> = tokens.iter().map(ToString::to_string).collect();
@@ -461,7 +487,7 @@ mod tests {
             wanted("multiplying:2.911").unwrap().schedule(10, true).unwrap().to_string(),
             "a5,a2"
         );
-        let doubling = wanted("multiplying:0").unwrap();
+        let doubling = wanted("multiplying:0.1").unwrap();
         let of = |commutative| doubling.schedule(7, commutative).unwrap().to_string();
         assert_eq!((of(true), of(false)), ("m3g2a2,n3g2a2".into(), "o3g2a2,n3g2a2".into()));
         assert_eq!(wanted("s4r,g4r").unwrap().schedule(4, false), None);
@@ -476,12 +502,28 @@ mod tests {
             "nodes:linear:auto",
             "nodes:linear",
             "multiplying:-1",
+            "multiplying:0",
+            "multiplying:-0",
             "multiplying:inf",
+            "multiplying:NaN",
+            "nodes:linear:multiplying:0",
+            "a1",
+            "a2,a0",
+            "c6m2,a2",
+            "a65536,a65536",
+            "nodes:linear:a1",
             "multiplying:x",
             "a4,,a2",
         ] {
             let error = wanted(wrong).unwrap_err().to_string();
             assert!(error.contains("doubling") && error.contains(&format!("{wrong:?}")), "{error}");
         }
+        let error = |text| wanted(text).unwrap_err().to_string();
+        assert!(
+            error("multiplying:0").contains("is not 0; there are"),
+            "{}",
+            error("multiplying:0")
+        );
+        assert!(error("a1").contains("the numbers of a1 do not fit together"), "{}", error("a1"));
     }
 }

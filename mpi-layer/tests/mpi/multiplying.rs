@@ -62,7 +62,7 @@ fn every_form_and_ratio_gives_the_results() {
         "flat",
         "reduce-bcast",
         "multiplying",
-        "multiplying:0",
+        "multiplying:0.1",
         "multiplying:9",
     ];
     for algorithm in all {
@@ -123,6 +123,36 @@ fn an_algorithm_that_does_not_exist_is_refused() {
     assert!(error.starts_with("BOWLINE_ALLREDUCE: \"fastest\""), "{error}");
     let error = bowline::stack::check(&config).unwrap_err().to_string();
     assert!(error.contains("a4,a2"), "{error}");
+}
+
+/// Numbers that make no algorithm are refused where the job begins, with the setting, the value and what there is.
+#[test]
+fn numbers_that_make_no_algorithm_are_refused() {
+    let stages = "multiplying:STAGES (1 to 32)";
+    let wrong = [
+        ("BOWLINE_BARRIER", "multiplying:0", stages),
+        ("BOWLINE_BCAST", "multiplying:0", stages),
+        ("BOWLINE_BCAST", "two-trees:0", "two-trees:KILOBYTES (1 to 1048576)"),
+        ("BOWLINE_BCAST", "split:3:0", "split:STAGES:SPLITTING (1 to 32"),
+        ("BOWLINE_REDUCE", "split:0", "split:STAGES:SPLITTING (1 to 32"),
+        ("BOWLINE_ALLREDUCE", "multiplying:0", "multiplying:RATIO (a finite number above 0)"),
+        ("BOWLINE_ALLREDUCE", "a1", "the numbers of a1 do not fit together"),
+        ("BOWLINE_ALLREDUCE", "s2,a2", "s2 has no counterpart"),
+        ("BOWLINE_GATHER", "binomial:1", "linear, binomial"),
+        ("BOWLINE_SCATTER", "linear:0", "linear, binomial"),
+        ("BOWLINE_ALLGATHER", "multiplying:33", stages),
+        ("BOWLINE_ALLTOALL", "partners:0", "partners:NUMBER (1 to 65536)"),
+        ("BOWLINE_REDUCE_SCATTER", "ordered:1", "ordered:STAGES (2 to 32)"),
+        ("BOWLINE_SCAN", "doubling:1", "doubling, chain"),
+    ];
+    for (setting, value, known) in wrong {
+        let mut config = bowline::stack::config_from_env().unwrap();
+        config.set_text(setting, value).unwrap();
+        let error = bowline::stack::check(&config).unwrap_err().to_string();
+        for part in [setting, &format!("{value:?}"), known] {
+            assert!(error.contains(part), "{part} in: {error}");
+        }
+    }
 }
 
 /// All collectives that have algorithms to choose from, with short and long vectors.

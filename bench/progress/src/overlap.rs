@@ -118,8 +118,7 @@ fn sizes(lane: Lane) -> Result<Vec<usize>> {
 pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
     let mut table = Table::new(
         "overlap",
-        "total time in us with 1000 us of computation on both sides; published (figure 3.7): pef and thread \
-         flat, none grows",
+        "total time with 1 ms of computation on both sides; published (figure 3.7): pef and thread flat, none grows",
         &[
             "lane",
             "first",
@@ -143,14 +142,14 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
                 (measure(lane, plan, sizes, quick)?, measure(lane, alone, sizes, quick)?);
             for (side, name) in ["receiver", "sender"].into_iter().enumerate() {
                 for (at, size) in sizes.iter().enumerate() {
-                    let cell = |mode: usize| Cell::number(with[mode][side][at], 1, "");
+                    let cell = |mode: usize| Cell::number(with[mode][side][at], 1, " us");
                     let first = if sender_first { "sender" } else { "receiver" };
                     table.row(vec![
                         lane.name().into(),
                         first.into(),
                         name.into(),
                         Cell::count(*size as u64),
-                        Cell::number(without[0][side][at], 1, ""),
+                        Cell::number(without[0][side][at], 1, " us"),
                         cell(0),
                         cell(1),
                         cell(2),

@@ -360,7 +360,7 @@ fn processes(context: &Context) -> Result<Table> {
     columns.extend(FORMS.iter().map(|(name, _)| *name));
     let mut table = Table::new(
         "queue-processes",
-        "the engine's lanes between processes over shared memory: ns for each message of 8 bytes",
+        "the engine's lanes between processes over shared memory: time for each message of 8 bytes",
         &columns,
     );
     let cpus = context.cpus;

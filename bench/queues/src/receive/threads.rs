@@ -15,7 +15,7 @@ use bowline_base::words::Words;
 use super::forms::SLOTS;
 use super::latency::{Memory, pin};
 use crate::clock::median;
-use crate::table::{Cell, Table};
+use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
 /// Producers whose messages are in the half, one after the other.
@@ -37,6 +37,18 @@ const DRAINS: [(&str, Drain); 6] = [
     ("4 by batches", Drain::Shared(4, Sharing::Batches(16))),
     ("4 by sources", Drain::Shared(4, Sharing::Sources)),
 ];
+
+/// The curve to which a consumer belongs, and how many threads it has.
+fn curve(how: Drain) -> (&'static str, u32) {
+    match how {
+        Drain::One => (ONE, 1),
+        Drain::Shared(threads, Sharing::Batches(_)) => ("by batches", threads),
+        Drain::Shared(threads, Sharing::Sources) => ("by sources", threads),
+    }
+}
+
+/// The curve of a consumer that shares with nobody: as high at all numbers of threads.
+const ONE: &str = "one, not shared";
 
 /// What is done with a message, in steps of a nanosecond or so.
 const WORK: [u32; 4] = [0, 100, 1000, 10_000];
@@ -146,13 +158,35 @@ fn drain(how: Drain, steps: u32, cpus: usize) -> Result<f64> {
     Ok(took.as_nanos() as f64 / all as f64)
 }
 
+/// Adds a panel for so much work: times by the number of threads.
+fn picture(chart: &mut Chart, steps: u32, medians: &[f64]) {
+    let panel = match steps {
+        0 => "nothing is done".to_owned(),
+        steps => format!("{steps} steps of work"),
+    };
+    let curves = || DRAINS.iter().map(|drain| curve(drain.1));
+    let most = curves().map(|(_, threads)| threads).max().unwrap_or(1);
+    for ((name, threads), &time) in curves().zip(medians) {
+        chart.point_in(&panel, name, f64::from(threads), time);
+        if name == ONE {
+            chart.point_in(&panel, name, f64::from(most), time);
+        }
+    }
+}
+
 fn threads(context: &Context) -> Result<Table> {
     let mut columns = vec!["steps of work"];
     columns.extend(DRAINS.iter().map(|drain| drain.0));
     let mut table = Table::new(
         "queue-threads",
-        "several threads of a consumer: ns for each message of a full half, by what is done with it",
+        "several threads of a consumer: time for each message of a full half, by what is done with it",
         &columns,
+    );
+    let mut chart = Chart::new(
+        "threads of the consumer",
+        Unit::None,
+        "time for each message",
+        Unit::Nanoseconds,
     );
     let rounds = context.effort.rounds;
     let mut gain = 0.0;
@@ -166,11 +200,13 @@ fn threads(context: &Context) -> Result<Table> {
         }
         let medians: Vec<f64> = samples.iter().map(|samples| median(samples)).collect();
         gain = medians[0] / medians[2];
+        picture(&mut chart, steps, &medians);
         let mut cells = vec![Cell::count(steps.into())];
         cells.extend(medians.into_iter().map(Cell::time));
         table.row(cells);
     }
     pin(0);
+    table.chart = Some(chart);
     table.note(format!(
         "There are {} processors; a half has {SLOTS} slots, of {SOURCES} sources. by batches: 16 slots at a time, in no \
          order between threads; by sources: every thread walks all slots, so that the messages of a source come in \
@@ -192,6 +228,31 @@ pub(crate) const TABLES: &[Named] =
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_picture_has_all_that_was_measured() {
+        let mut chart = Chart::new("", Unit::None, "", Unit::Nanoseconds);
+        let medians: Vec<f64> = (1..=DRAINS.len()).map(|at| at as f64).collect();
+        picture(&mut chart, 100, &medians);
+        let value = serde_json::to_value(&chart).unwrap();
+        let curves: Vec<_> = value["curves"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|curve| {
+                assert_eq!(curve["panel"], "100 steps of work");
+                (curve["name"].as_str().unwrap(), curve["points"].to_string())
+            })
+            .collect();
+        assert_eq!(
+            curves,
+            [
+                (ONE, "[[1.0,1.0],[4.0,1.0]]".to_owned()),
+                ("by batches", "[[1.0,2.0],[2.0,3.0],[4.0,5.0]]".to_owned()),
+                ("by sources", "[[2.0,4.0],[4.0,6.0]]".to_owned()),
+            ]
+        );
+    }
 
     #[test]
     fn all_drains_take_all() {

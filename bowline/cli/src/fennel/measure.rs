@@ -1,6 +1,7 @@
 //! Runs and their statistics, shown as a table and as JSON.
 
 use std::fmt::Write as _;
+use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use bowline_model::fennel::instrument::{
@@ -138,9 +139,12 @@ pub(super) fn measure(
     let bar = bar(options.runs, job.tasks());
     let all = job.tasks().map(|tasks| tasks.saturating_mul(u64::from(options.runs)));
     if let Some(all) = all.filter(|all| *all > LONG) {
-        let millions = all.div_ceil(1_000_000);
+        let millions = all.div_ceil(MILLION);
         crate::say("bowline", format!("simulating about {millions} million tasks"));
     }
+    let lines = (bar.is_hidden() && all.is_none_or(|all| all > LONG)).then_some(SELDOM);
+    let begun = Instant::now();
+    let mut shown = Shown { bar: &bar, of_tasks: options.runs == 1, lines, all, tasks: 0, begun };
     let mut recorder = recorder;
     let mut runs = Vec::new();
     for run in 0..options.runs {
@@ -148,7 +152,7 @@ pub(super) fn measure(
         let seed = options.seed.wrapping_add(u64::from(run) << 8);
         let keep = recorder.take();
         let (machine, beyond) = plan.machine(ranks, seed);
-        runs.push(once(job, machine, options, seed, keep, &bar)?);
+        runs.push(once(job, machine, options, seed, keep, &mut shown)?);
         if let Some(bytes) = beyond.least() {
             bail!(
                 "the fit does not hold for messages of {bytes} bytes, which this program sends; take smaller ones, or \
@@ -188,7 +192,7 @@ fn once(
     options: &RunOptions,
     seed: u64,
     recorder: Option<&mut TraceRecorder>,
-    bar: &ProgressBar,
+    shown: &mut Shown<'_>,
 ) -> Result<Once> {
     let ranks = job.ranks();
     let late: Vec<f64> = options.skew.as_ref().map_or(Vec::new(), |skew| {
@@ -197,11 +201,8 @@ fn once(
     });
     let (mut skew, mut busy) = (Skew::new(ranks), Utilisation::new(ranks));
     let mut travelled = Bandwidth::default();
-    let mut shown = Shown { bar, tasks: 0 };
-    let mut instruments: Vec<&mut dyn Instrument> = vec![&mut skew, &mut busy, &mut travelled];
-    if options.runs == 1 {
-        instruments.push(&mut shown);
-    }
+    let mut instruments: Vec<&mut dyn Instrument> =
+        vec![&mut skew, &mut busy, &mut travelled, shown];
     if let Some(recorder) = recorder {
         instruments.push(recorder);
     }
@@ -225,7 +226,8 @@ fn once(
     })
 }
 
-/// A bar of the runs, or of one run the tasks that were run; hidden where the error stream is no terminal.
+/// A bar of the runs, or of one run the tasks that were run; hidden where the error stream is no terminal, where there are
+/// [lines](Shown).
 fn bar(runs: u32, tasks: Option<u64>) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(5);
     let (length, template) = match (runs, tasks) {
@@ -238,11 +240,21 @@ fn bar(runs: u32, tasks: Option<u64>) -> ProgressBar {
         .with_style(style.expect("the template is a constant and its test has passed"))
 }
 
-/// Shows how far a run is.
+/// Shows how far the runs are: by the bar, or where the error stream is no terminal by lines that are far apart.
 struct Shown<'a> {
     bar: &'a ProgressBar,
+    /// Whether the bar is one of tasks, not of runs.
+    of_tasks: bool,
+    /// Tasks between two lines, where there are lines.
+    lines: Option<u64>,
+    /// About how many tasks all runs have, if that is known.
+    all: Option<u64>,
+    /// Those that were run.
     tasks: u64,
+    begun: Instant,
 }
+
+const MILLION: u64 = 1_000_000;
 
 /// Tasks from which on it is said at the beginning how many there are: they take more than some seconds.
 const LONG: u64 = 1 << 28;
@@ -250,11 +262,41 @@ const LONG: u64 = 1 << 28;
 /// Tasks between two updates of the bar.
 const OFTEN: u64 = 1 << 16;
 
+/// Tasks between two lines: some ten to twenty seconds.
+const SELDOM: u64 = 50 * MILLION;
+
+impl Shown<'_> {
+    /// Counts a task; gives the line that is due with it.
+    fn count(&mut self) -> Option<String> {
+        self.tasks += 1;
+        if self.of_tasks && self.tasks.is_multiple_of(OFTEN) {
+            self.bar.inc(OFTEN);
+        }
+        let due = self.lines.is_some_and(|between| self.tasks.is_multiple_of(between));
+        due.then(|| self.words())
+    }
+
+    /// How far the runs are, in words.
+    fn words(&self) -> String {
+        let (millions, seconds) = (self.tasks / MILLION, self.begun.elapsed().as_secs());
+        match self.all {
+            // The number of all is an estimate, which may be a little too low.
+            Some(all) => {
+                let percent = (self.tasks as f64 / all.max(1) as f64 * 100.0).min(100.0);
+                let all = all.div_ceil(MILLION);
+                format!(
+                    "{millions} of about {all} million tasks, {percent:.0} %, after {seconds} s"
+                )
+            }
+            None => format!("{millions} million tasks, after {seconds} s"),
+        }
+    }
+}
+
 impl Instrument for Shown<'_> {
     fn ran(&mut self, _: &Ran) {
-        self.tasks += 1;
-        if self.tasks.is_multiple_of(OFTEN) {
-            self.bar.inc(OFTEN);
+        if let Some(line) = self.count() {
+            crate::say("bowline", line);
         }
     }
 }
@@ -324,6 +366,27 @@ mod tests {
         assert_eq!([min, median, mean, p90, p99, max], [1.0, 50.0, 50.5, 90.0, 99.0, 100.0]);
         let one = Spread::of(&[7.0]);
         assert_eq!([one.min, one.median, one.p99, one.max], [7.0; 4]);
+    }
+
+    #[test]
+    fn how_far_the_runs_are_is_said_in_millions() {
+        let bar = ProgressBar::hidden();
+        let all = Some(400 * MILLION - 1);
+        let begun = Instant::now();
+        let tasks = 100 * MILLION - 2;
+        let mut some = Shown { bar: &bar, of_tasks: true, lines: Some(MILLION), all, tasks, begun };
+        let said = |shown: &mut Shown<'_>| {
+            let lines: Vec<_> = (0..4).filter_map(|_| shown.count()).collect();
+            let [line] = &lines[..] else { panic!("one of four tasks is due: {lines:?}") };
+            line.split(", after").next().unwrap().to_owned()
+        };
+        assert_eq!(said(&mut some), "100 of about 400 million tasks, 25 %");
+        some.tasks = 500 * MILLION - 1;
+        assert_eq!(said(&mut some), "500 of about 400 million tasks, 100 %");
+        (some.all, some.tasks) = (None, 50 * MILLION - 1);
+        assert_eq!(said(&mut some), "50 million tasks");
+        (some.lines, some.tasks) = (None, 50 * MILLION - 1);
+        assert_eq!(some.count(), None);
     }
 
     #[test]

@@ -48,6 +48,7 @@ use bowline_uct::Caps;
 use crate::engine::{Inner, RemoteWorker};
 use crate::lanes::Lane;
 use crate::loan;
+use crate::protocol::Conditions;
 use crate::request::{Body, Receive};
 use crate::state::async_state::{PreparedBuffer, RESERVE};
 use crate::state::wakeup::ArmedSleep;
@@ -176,6 +177,7 @@ impl Worker {
         }
         let made = make(RemoteWorker(self.inner.remote()));
         *driver = Some(made.inspect_err(|_| set_thread(false))?);
+        self.choose(|conditions| Conditions { asynchronous: true, ..conditions });
         if how == DriverKind::Signal {
             let inner = &mut *self.inner.borrow_mut();
             inner.engine.async_state.from = inner.first_watched();

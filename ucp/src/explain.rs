@@ -9,7 +9,7 @@ use crate::error::{ConnectError, OpError};
 use crate::measured;
 use crate::peer::Ep;
 use crate::proto::{any, coop, fragments, get, put, rtr};
-use crate::protocol::{Op, Table, eager, one_sided};
+use crate::protocol::{Conditions, Op, Table, eager, one_sided};
 use crate::select::{FirstGuess, MeansEstimate};
 use crate::state::counters::{AtEnd, Counters, EndReport};
 use crate::worker::Worker;
@@ -108,9 +108,14 @@ impl Worker {
     /// no message goes in pieces to a receiver that can read it at once: pieces beyond what its memory has space
     /// for would want its processor again and again.
     pub fn share_processors(&self, oversubscribed: bool) {
+        self.choose(|conditions| Conditions { oversubscribed, ..conditions });
+    }
+
+    /// Chooses among protocols anew, under other conditions.
+    pub(crate) fn choose(&self, change: impl Fn(Conditions) -> Conditions) {
         let Inner { lanes, engine, .. } = &mut *self.inner.borrow_mut();
         let protocols = &engine.protocols.all;
-        lanes.iter_mut().for_each(|lane| lane.choose(protocols, oversubscribed));
+        lanes.iter_mut().for_each(|lane| lane.choose(protocols, &change));
         measured::prepare(&mut engine.meter, lanes, &engine.protocols);
     }
 

@@ -101,11 +101,14 @@ impl Lane {
         Self { iface, loopback, polled, choices, at_once, inter_node, has_read, rest }
     }
 
-    /// Chooses among protocols anew, for ranks that share processors or do not.
-    pub(crate) fn choose(&mut self, protocols: &[&'static Protocol], oversubscribed: bool) {
+    /// Chooses among protocols anew, under other conditions.
+    pub(crate) fn choose(
+        &mut self,
+        protocols: &[&'static Protocol],
+        change: impl Fn(Conditions) -> Conditions,
+    ) {
         let Choices { costs, conditions, .. } = self.choices;
-        let conditions = Conditions { oversubscribed, ..conditions };
-        self.choices = Choices::new(protocols, self.iface.attr(), costs, conditions);
+        self.choices = Choices::new(protocols, self.iface.attr(), costs, change(conditions));
     }
 
     /// Whether the lane reaches the peer; else why not.

@@ -46,10 +46,10 @@ fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
     }
     const NEVER: (u64, u64) = (1, 0);
     let mut spans = [NEVER; MEANS];
-    spans[usize::from(EAGER)] = (attr.limits.am.max_bcopy as u64 + 1, eager::MOST_BYTES_MEASURED);
+    spans[usize::from(EAGER)] = (attr.limits.am.max_bcopy as u64 + 1, eager::MOST_BYTES);
     for (life, span) in protocols.lives.iter().zip(&mut spans[1..]) {
-        if let Some(first) = lane.choices.fetch.first(life.protocol()) {
-            *span = (first.max(1), u64::MAX);
+        if let Some((_, from, to)) = lane.choices.priced(life.protocol(), Op::Fetch, attr) {
+            *span = (from.max(1), to);
         }
     }
     let mut guesses = [[[0; MEANS]; CLASSES]; MessageKind::ALL.len()];
@@ -58,7 +58,7 @@ fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
             *guess = first_guess(lane, protocols, *kind, shortest(class));
         }
     }
-    Some(Box::new(LaneMeter { spans, most_in_pieces: eager::MOST_BYTES, guesses }))
+    Some(Box::new(LaneMeter { spans, guesses }))
 }
 
 /// What each means is predicted to cost for messages of `bytes`, in picoseconds for a byte: by costs that were
@@ -263,6 +263,21 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// An offered message is whole: what it took.
+    pub(crate) fn note_fetched(&mut self, key: Key) {
+        let request = self.requests.get(key);
+        let found =
+            request.and_then(|request| Some((request.fetched_from()?, request.protocol()?)));
+        let Some(((peer, wanted, measure), protocol)) = found else { return };
+        let lives = &self.protocols.lives;
+        let Some(life) = lives.iter().position(|life| life.protocol() == protocol) else { return };
+        if life + 1 < MEANS {
+            self.end_measure(peer, measure, life as u8 + 1, wanted, 0);
+        }
+    }
+}
+
 impl Protocols {
     /// The protocol of a means.
     fn means(&self, means: usize) -> &'static Protocol {
@@ -292,21 +307,6 @@ impl Inner {
         let choice = selection.choice(measure.traffic, wanted)?;
         let life = usize::from(choice.wanted()?).checked_sub(1)?;
         self.engine.protocols.lives.get(life).copied()
-    }
-
-    /// An offered message is whole: what it took.
-    pub(crate) fn note_fetched(&mut self, key: Key) {
-        let found = self
-            .engine
-            .requests
-            .get(key)
-            .and_then(|request| Some((request.fetched_from()?, request.protocol()?)));
-        let Some(((peer, wanted, measure), protocol)) = found else { return };
-        let lives = &self.engine.protocols.lives;
-        let Some(life) = lives.iter().position(|life| life.protocol() == protocol) else { return };
-        if life + 1 < MEANS {
-            self.engine.end_measure(peer, measure, life as u8 + 1, wanted, 0);
-        }
     }
 
     /// Says to a sender how messages of a class are to come.

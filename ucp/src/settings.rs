@@ -193,6 +193,7 @@ pub(crate) fn conditions(config: &Config) -> Conditions {
         zcopy: bytes(config.get(ZCOPY_THRESHOLD)),
         // Until somebody says otherwise.
         oversubscribed: false,
+        asynchronous: false,
     }
 }
 

@@ -48,9 +48,10 @@ use crate::address::COOPERATES;
 use crate::engine::life::{Keeps, Life, Offer};
 use crate::engine::{Engine, Inner};
 use crate::error::OpError;
+use crate::lanes::Lane;
 use crate::loan;
 use crate::peer::{PeerIndex, writes_no_more};
-use crate::protocol::{Protocol, Receiving};
+use crate::protocol::{Op, Protocol, Receiving};
 use crate::request::receive_of;
 use crate::state::async_state::{READY, RESERVE};
 use crate::wire::{self, CoopRequest, WireKey};
@@ -103,6 +104,11 @@ pub(crate) static COOP: Protocol = Protocol {
     })
 };
 
+/// Whether a message of so many bytes is worth sharing.
+fn is_long(lane: &Lane, bytes: u64) -> bool {
+    lane.choices.predicted(&COOP, Op::Fetch, lane.iface.attr(), bytes).is_some()
+}
+
 pub(super) struct Coop;
 
 impl Life for Coop {
@@ -144,9 +150,8 @@ impl Life for Coop {
 
     fn can(&self, offer: &mut Offer<'_>) -> bool {
         let Offer { lane, peer, fetch, .. } = offer;
-        let long = lane.choices.fetch.first(&COOP).is_some_and(|from| fetch.wanted >= from);
         let known = peer.reach_proven && peer.address.features & COOPERATES != 0;
-        long && known && offer.is_whole() && offer.can_read()
+        known && is_long(lane, fetch.wanted) && offer.is_whole() && offer.can_read()
     }
 
     fn start(&self, inner: &mut Inner, key: Key) -> bool {

@@ -1,5 +1,5 @@
-//! The rendezvous in which the sender sends fragments through the transport, since its receiver cannot read the message
-//! and it cannot write it. It is never refused.
+//! The rendezvous in which the sender sends fragments through the transport: where its receiver cannot read the message and it
+//! cannot write it, and where both processors copy what only the kernel could read. It is never refused.
 //!
 //! ```text
 //!   receiver                              sender
@@ -29,8 +29,9 @@ pub(crate) static FRAGMENTS: Protocol = Protocol::rendezvous("rndv/copy", |op, c
     let max = context.limits.am.max_bcopy as u64;
     let message = context.message();
     let line = context.envelope(op).plus(message).plus(message).plus(context.pieces(max));
-    // Where reading can be had, this is what is left when the kernel refuses it.
-    let is_priced = max > 0 && !context.reads(op) && !op.is_one_sided();
+    // Elsewhere, this is what is left when a read is refused.
+    let is_ahead = !context.reads(op) || context.reads_by_pages();
+    let is_priced = max > 0 && is_ahead && !op.is_one_sided();
     is_priced.then(|| (line, context.rndv_start(op), u64::MAX))
 });
 
@@ -166,6 +167,7 @@ impl Engine {
         fetch.done += payload.len() as u64;
         if fetch.done >= fetch.wanted {
             self.counters.copied += 1;
+            self.note_fetched(key);
             self.complete_receive(key);
         }
         Some(())

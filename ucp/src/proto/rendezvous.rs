@@ -1,7 +1,8 @@
 //! Receiving what was offered: the choice of the protocol by which a message comes, and the end of every one.
 //!
-//! The receiver chooses, who alone knows both the message and the buffer: first the protocols that the setting asks for,
-//! then all others, in the order of the registry. One that cannot start is passed over. One that is refused while it is
+//! The receiver chooses, who alone knows both the message and the buffer: the protocol by which others took least, else the
+//! one that the setting asks for, else the one that is predicted to be the cheapest, then all others, in the order of the
+//! registry. One that cannot start is passed over. One that is refused while it is
 //! under way makes known why, in the message or in what is known of the peer, and the choice is made anew: fragments are
 //! never refused.
 
@@ -65,6 +66,13 @@ impl Inner {
             return;
         }
         let scheme = self.engine.options.rndv_scheme;
+        if scheme == RndvScheme::Auto
+            && let Some(life) = self.predicted(key)
+            && self.can(key, life)
+            && life.start(self, key)
+        {
+            return;
+        }
         for asked in [true, false] {
             for at in 0..self.engine.protocols.lives.len() {
                 let life = self.engine.protocols.lives[at];
@@ -76,6 +84,19 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// The protocol that is predicted to be the cheapest for a message. Of one with a key of its own, whose memory the
+    /// lane may have mapped or a device reads, predictions say nothing.
+    fn predicted(&mut self, key: Key) -> Option<&'static dyn Life> {
+        let (_, fetch) = receive_of(&mut self.engine.requests, key)?;
+        if !fetch.rts.rkey.is_none() || fetch.done > 0 {
+            return None;
+        }
+        let lane = self.engine.peers[fetch.peer as usize].lane as usize;
+        let protocol = self.lanes[lane].choices.fetch.pick(fetch.wanted)?;
+        let mut lives = self.engine.protocols.lives.iter();
+        lives.find(|life| std::ptr::eq(life.protocol(), protocol)).copied()
     }
 
     fn can(&mut self, key: Key, life: &dyn Life) -> bool {
@@ -153,7 +174,7 @@ impl Inner {
         let fetch = receive_of(&mut self.engine.requests, key);
         let acknowledged = fetch.is_some_and(|(_, fetch)| fetch.acknowledged);
         if !acknowledged {
-            self.note_fetched(key);
+            self.engine.note_fetched(key);
         }
         if let Some((peer, request)) = self.end_fetch(key) {
             self.engine.counters.fetched += 1;
@@ -169,7 +190,7 @@ impl Inner {
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return };
         fetch.acknowledged = true;
         let (peer, request) = (fetch.peer, fetch.rts.request);
-        self.note_fetched(key);
+        self.engine.note_fetched(key);
         self.control(peer, wire::ACK, [request, 0], &[]);
     }
 

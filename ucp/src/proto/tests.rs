@@ -179,7 +179,7 @@ fn register(inner: &mut Inner) {
     protocols.add(&PARCELS, Some(&Parcels));
     protocols.add_all(before);
     let protocols = &inner.engine.protocols.all;
-    inner.lanes.iter_mut().for_each(|lane| lane.choose(protocols, false));
+    inner.lanes.iter_mut().for_each(|lane| lane.choose(protocols, |conditions| conditions));
 }
 
 const ENVELOPE: Envelope = Envelope { space: 0, source: 0, tag: 7 };

@@ -7,9 +7,6 @@ use super::table::{BUFFERED, LENDING, Op, STAGING};
 /// apart for messages that it does not expect yet, and the caches of both.
 const MOST_PIECES: u64 = 16;
 pub(crate) const MOST_BYTES: u64 = 128 << 10;
-/// The longest that come so where times that were measured say that they should: pieces that go through a cache that both
-/// processors share are far ahead of a read there up to this length, and static costs cannot know whether they share one.
-pub(crate) const MOST_BYTES_MEASURED: u64 = 1 << 20;
 /// Where a processor does not reach the memory of its peer, a rendezvous waits for two more messages, which take
 /// the longer the farther the peer is. Where ranks share processors, messages of all come at once, and few of them
 /// to a receive that is posted.

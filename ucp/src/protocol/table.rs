@@ -101,6 +101,9 @@ pub struct Conditions {
     pub zcopy: Option<u64>,
     /// Whether the ranks of this machine share processors.
     pub oversubscribed: bool,
+    /// Whether a thread or a signal handler makes progress while the rank computes. A receiver that reads needs nobody
+    /// else then.
+    pub asynchronous: bool,
 }
 
 /// What a choice depends on, and what parts of protocols cost there.
@@ -148,6 +151,16 @@ impl SelectionContext<'_> {
     /// Whether a processor reaches the peer's memory by itself, since it has mapped that.
     pub(crate) fn maps(&self) -> bool {
         self.caps.contains(Caps::RKEY_PTR)
+    }
+
+    /// Whether a read of what its sender has not registered goes through the kernel, page by page. Processors that copy pieces
+    /// are ahead of that, if both ranks have one and wait.
+    pub(crate) fn reads_by_pages(&self) -> bool {
+        let Conditions { oversubscribed, asynchronous, .. } = self.conditions;
+        self.maps()
+            && !self.caps.intersects(Caps::LENT_ONLY | Caps::LOOPBACK)
+            && !oversubscribed
+            && !asynchronous
     }
 
     /// A message of the transport.
@@ -290,8 +303,20 @@ impl Choices {
         }
     }
 
-    /// What a message of `bytes` is predicted to cost by a protocol, whether that is the cheapest or not. `None`: it is not
-    /// used for one.
+    /// What messages are predicted to cost by a protocol, and the shortest and the longest for which it is used, whether it is
+    /// the cheapest or not. `None`: it is used for none.
+    pub(crate) fn priced(
+        &self,
+        protocol: &Protocol,
+        op: Op,
+        attr: &IfaceAttr,
+    ) -> Option<(Line, u64, u64)> {
+        let (caps, limits, conditions) = (attr.caps, attr.limits, self.conditions);
+        let context = SelectionContext { caps, limits, costs: &self.costs, conditions };
+        (protocol.price)(op, &context)
+    }
+
+    /// The same of one message of `bytes`.
     pub(crate) fn predicted(
         &self,
         protocol: &Protocol,
@@ -299,9 +324,7 @@ impl Choices {
         attr: &IfaceAttr,
         bytes: u64,
     ) -> Option<f64> {
-        let (caps, limits, conditions) = (attr.caps, attr.limits, self.conditions);
-        let context = SelectionContext { caps, limits, costs: &self.costs, conditions };
-        let (line, from, to) = (protocol.price)(op, &context)?;
+        let (line, from, to) = self.priced(protocol, op, attr)?;
         (from..=to).contains(&bytes).then(|| line.at(bytes))
     }
 

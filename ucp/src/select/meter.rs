@@ -21,11 +21,8 @@ pub(crate) struct Meter {
 /// What is known of a lane before anything was measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneMeter {
-    /// The sizes, from the first to the last, of messages that come by each means; of eager pieces those of tagged
-    /// messages.
+    /// The sizes, from the first to the last, of messages that come by each means.
     pub(crate) spans: [(u64, u64); MEANS],
-    /// The longest message that comes in pieces, but for single tagged ones.
-    pub(crate) most_in_pieces: u64,
     /// For each kind of messages and each class.
     pub(crate) guesses: [[Guess; CLASSES]; KINDS],
 }
@@ -199,16 +196,10 @@ impl Meter {
     pub(crate) fn able(&self, lane: u32, traffic: Traffic, bytes: u64) -> Option<u8> {
         let known = self.lanes.get(lane as usize)?.as_ref().filter(|_| bytes >= SHORTEST)?;
         let spans = &known.spans;
-        let Traffic { kind, marks } = traffic;
-        // In windows long messages in pieces use up what the peer takes without being asked: those behind them wait or
-        // are offered, which is counted as the others' time.
-        let may_be_long = kind == MessageKind::Tagged && !marks.window;
         let able = |(means, (from, to)): &(usize, &(u64, u64))| {
             // Pieces of a stream stop where their credit does, and so have no end.
-            let pieces = *means == usize::from(EAGER);
-            let endless = pieces && kind == MessageKind::Stream;
-            let fits = bytes <= *to && (!pieces || may_be_long || bytes <= known.most_in_pieces);
-            *from <= bytes && (fits || endless && from <= to)
+            let endless = *means == usize::from(EAGER) && traffic.kind == MessageKind::Stream;
+            *from <= bytes && (bytes <= *to || endless && from <= to)
         };
         Some(spans.iter().enumerate().filter(able).fold(0, |bits, (means, _)| bits | 1 << means))
     }

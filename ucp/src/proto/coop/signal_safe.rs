@@ -98,7 +98,7 @@ impl Inner {
         let Some((_, fetch)) = receive_of(&mut engine.requests, key) else { return false };
         let peer = &engine.peers[fetch.peer as usize];
         let lane = &self.lanes[peer.lane as usize];
-        let long = lane.choices.fetch.first(&super::COOP).is_some_and(|from| fetch.wanted >= from);
+        let long = super::is_long(lane, fetch.wanted);
         let knows = peer.address.features & super::COOPERATES != 0;
         // To lend the buffer takes memory.
         let lends = lane.iface.attr().caps.contains(Caps::LENT_ONLY);

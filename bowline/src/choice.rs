@@ -11,10 +11,10 @@ bowline_base::settings! {
             .cost("a network transport that is open is polled now and then, by a system call")
             .change("leave one out to see whether it is at fault, or to measure another");
         /// Transports that carry the messages to a peer together, the preferred first, separated by
-        /// commas: tcp, tcp:eth1 for a network interface by its name, ofi and verbs. Messages go by the
+        /// commas: tcp, tcp:eth1 for a network interface by its name, ofi, verbs, and verbs:mlx5_1 for a device by its name. Messages go by the
         /// first that works and leads to the peer, long ones are read by all at the same time, and when
         /// one fails the others go on. What is named twice has two connections. Alike on all ranks but for
-        /// the interfaces' names. Empty: none.
+        /// the names of interfaces and devices. Empty: none.
         pub RAILS: String = Setting::<String>::text("BOWLINE_RAILS", "")
             .cost("16 bytes more for each message, an acknowledgement now and then, and up to 1 MiB for each peer of what it has not acknowledged")
             .change("name two networks of your hosts where one is too slow, or must be allowed to fail: tcp:eth0,tcp:eth1");

@@ -39,7 +39,7 @@ pub enum StackError {
     },
     /// The setting names a transport that does not carry messages to peers, or does not exist.
     #[error(
-        "BOWLINE_RAILS names `{0}`; it takes tcp, tcp:INTERFACE, and ofi and verbs in builds with them"
+        "BOWLINE_RAILS names `{0}`; it takes tcp, tcp:INTERFACE, and ofi, verbs and verbs:DEVICE in builds with them"
     )]
     NoSuchRail(String),
     /// An algorithm of collectives does not exist.

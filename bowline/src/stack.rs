@@ -106,7 +106,7 @@ fn check_names(config: &Config, built: impl Fn(&str) -> bool) -> Result<(), Stac
     bowline_mpi::CollOptions::from_config(config)?;
     let rails = rail_names(config);
     let is_rail = |name: &str| match name.split_once(':') {
-        Some((transport, _)) => transport == "tcp",
+        Some((transport, _)) => matches!(transport, "tcp" | "verbs") && known(transport),
         None => !matches!(name, "self" | "shm") && known(name),
     };
     match rails.iter().find(|name| !is_rail(name)) {
@@ -223,6 +223,13 @@ fn rails(
                 options.interfaces_setting = RAILS.name();
                 let failed = |source| StackError::Transport { transport: "tcp", source };
                 Box::new(TcpIface::open(options).map_err(failed)?)
+            }
+            #[cfg(feature = "verbs")]
+            Some(("verbs", device)) => {
+                let mut options = bowline_verbs::VerbsOptions::from_config(config, place.secret);
+                device.clone_into(&mut options.device);
+                let failed = |source| StackError::Transport { transport: "verbs", source };
+                Box::new(bowline_verbs::VerbsIface::open(&options).map_err(failed)?)
             }
             None if matches!(name.as_str(), "tcp" | "ofi" | "verbs") => open(name, place, config)?,
             _ => return Err(StackError::NoSuchRail(name.clone())),

@@ -418,6 +418,10 @@ impl SignalSafe for MultiRail {
 
 impl Drop for MultiRail {
     fn drop(&mut self) {
+        for path in &self.paths {
+            let attr = path.iface.attr();
+            tracing::debug!(path = %attr.provider, device = %attr.device, bytes = path.read_bytes, "read by a path");
+        }
         // What was accepted is brought out, as far as the peers take it.
         let mut drain = Drain::default();
         let mut waiting = self.unposted();

@@ -127,6 +127,8 @@ struct Path {
     cost: PathCost,
     /// Whether reads go by it.
     reads: bool,
+    /// Bytes that have come by its reads.
+    read_bytes: u64,
     /// Links by the number of their sender, and by that of their endpoint.
     sources: NumberTable,
     by_ep: NumberTable,
@@ -215,6 +217,7 @@ impl MultiRail {
         let path = |rail: Rail| Path {
             cost: path_cost(&rail.costs),
             reads: rail.iface.attr().caps.contains(READS),
+            read_bytes: 0,
             iface: rail.iface,
             sources: NumberTable::default(),
             by_ep: NumberTable::default(),
@@ -249,6 +252,11 @@ impl MultiRail {
     /// What was counted so far.
     pub const fn stats(&self) -> &RailStats {
         &self.stats
+    }
+
+    /// Bytes that have come by the reads of each path, in their order.
+    pub fn read_bytes(&self) -> impl Iterator<Item = u64> {
+        self.paths.iter().map(|path| path.read_bytes)
     }
 
     /// Adds to `costs` what operations by all paths together cost.

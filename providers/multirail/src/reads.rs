@@ -272,6 +272,7 @@ impl MultiRail {
                     Ok(Posted::Done) => {
                         self.parts.remove(part);
                         read.left -= span.len();
+                        self.paths[at].read_bytes += span.len();
                         continue;
                     }
                     Err(error) => error,
@@ -318,7 +319,10 @@ impl MultiRail {
         read.in_flight[part.path] -= 1;
         let link = read.link;
         match result {
-            Ok(_) => read.left -= part.span.len(),
+            Ok(_) => {
+                read.left -= part.span.len();
+                self.paths[part.path].read_bytes += part.span.len();
+            }
             Err(PeerFailure::Refused) => read.refuse(part.path, part.span),
             Err(how) => {
                 // Rule 5: the transport has done with it.

@@ -1,6 +1,7 @@
 //! Several transports as one: the contract's suite over them, what a split read takes, what a flush
-//! promises, and what is left of peers that have gone. Messages that are under way when a path dies are in ucp's tests, whose protocols they need.
+//! promises, what is left of peers that have gone, and, in the guest, reads by RDMA devices. Messages that are under way when a path dies are in ucp's tests, whose protocols they need.
 
+mod devices;
 mod flush;
 mod returns;
 mod striping;

@@ -11,7 +11,7 @@ use bowline_uct::conformance::{Exclusion, Provider};
 use super::{options, rails};
 
 /// Left out where space comes otherwise than with the sender's progress alone.
-const IN_ORDER: Exclusion = Exclusion {
+pub(super) const IN_ORDER: Exclusion = Exclusion {
     test: "flow::writable_in_order_of_asking",
     reason: "space comes with the peers' acknowledgements, which arrive when their hosts send them",
 };

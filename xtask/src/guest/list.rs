@@ -32,6 +32,13 @@ pub(super) const USUAL: &[Entry] = &[
         environment: &[],
         what: What::Tests { names: &[], arguments: &["--test-threads=2"] },
     },
+    // Several rails of which some are devices, and one that is cut off.
+    Entry {
+        package: "bowline-multirail",
+        features: &[],
+        environment: &[],
+        what: What::Tests { names: &["main"], arguments: &["--test-threads=1", "devices::reads"] },
+    },
     // The contract over libfabric's verbs provider, without the three tests that take half of the
     // two minutes of the suite. The devices have few queue pairs.
     Entry {
@@ -80,6 +87,9 @@ pub(super) const USUAL: &[Entry] = &[
                 // Long messages of memory that nobody has registered are read where they lie, unless they are to be written.
                 "BOWLINE_REPORT=/tmp/read ./bowline perf tag_lat --transport verbs --size 100000,10000000 --iterations 5 && grep rndv/get /tmp/read",
                 "BOWLINE_REPORT=/tmp/put BOWLINE_RNDV_SCHEME=put ./bowline perf tag_lat --transport verbs --size 100000,10000000 --iterations 5 && grep rndv/put /tmp/put",
+                // By two devices together, and by a device and sockets: each carries a part of the bytes.
+                "BOWLINE_RAILS=verbs:rxe0,verbs:rxe1 BOWLINE_LOG=bowline_multirail=debug BOWLINE_REPORT=/tmp/two ./bowline perf tag_lat --transport verbs --size 100000,3000000 --iterations 5 2>/tmp/two.log && grep rndv/get /tmp/two && grep 'rxe0.* bytes=[1-9]' /tmp/two.log && grep 'rxe1.* bytes=[1-9]' /tmp/two.log",
+                "BOWLINE_RAILS=verbs,tcp BOWLINE_LOG=bowline_multirail=debug BOWLINE_REPORT=/tmp/mixed ./bowline perf tag_lat --transport verbs --size 3000000 --iterations 5 2>/tmp/mixed.log && grep rndv/get /tmp/mixed && grep 'rxe0.* bytes=[1-9]' /tmp/mixed.log && grep 'tcp.* bytes=[1-9]' /tmp/mixed.log",
                 // Receives that are announced, and messages that are written to them.
                 "BOWLINE_RNDV_SCHEME=rtr BOWLINE_RTR_MIN=1 ./bowline perf tag_posted_lat --transport verbs --size 4,100,6000,100000 --iterations 20",
                 "BOWLINE_RNDV_SCHEME=rtr BOWLINE_RTR_MIN=1 ./bowline perf tag_posted_bw --transport verbs --size 4,6000,100000 --iterations 3 --window 5",

@@ -48,7 +48,11 @@ const LAW: &[Layer] = &[
     layer("bowline-verbs", &[UCT, BASE], &[]),
     layer("bowline-sim", &[UCT, BASE], &[]),
     // An interface over those of others, which its tests open.
-    layer("bowline-multirail", &[UCT, BASE, MODEL], &["bowline-sim", "bowline-tcp"]),
+    layer(
+        "bowline-multirail",
+        &[UCT, BASE, MODEL],
+        &["bowline-sim", "bowline-tcp", "bowline-verbs"],
+    ),
     // A transport over another one, which it is given; its tests need some, and the engine above.
     layer(
         "bowline-receive-queue",

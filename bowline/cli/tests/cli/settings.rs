@@ -23,6 +23,7 @@ fn run_names_a_bad_setting_once_and_starts_nobody() {
         ("BOWLINE_TRANSPORTS", "self,smoke"),
         ("BOWLINE_RAILS", "tcp,smoke"),
         ("BOWLINE_RAILS", "tcp,shm"),
+        ("BOWLINE_RAILS", "verbs:mlx5_0,ofi:eth0"),
         ("BOWLINE_REPORT", "/proc/nobody/report"),
         ("BOWLINE_RECORD", "/proc/nobody/record"),
         ("BOWLINE_CALIBRATION", "/proc/nobody/costs"),
@@ -36,6 +37,7 @@ fn run_names_a_bad_setting_once_and_starts_nobody() {
     // A program may have transports that this command was built without.
     let mut command = command(args);
     command.env("BOWLINE_TRANSPORTS", "self,shm,ofi,verbs");
+    command.env("BOWLINE_RAILS", "verbs:mlx5_0,tcp:eth0,ofi");
     finish(command).success();
     assert!(mark.exists());
 }

@@ -170,7 +170,7 @@ impl Engine {
             nanoseconds = nanoseconds.saturating_mul(bytes) / (bytes - first);
         }
         let guess = self.meter.guess(peer.lane, traffic.kind, bytes).unwrap_or(&[0; MEANS]);
-        choice.note(means, able, bytes, nanoseconds, guess);
+        choice.note(means, able, bytes, nanoseconds, (traffic.marks.window, guess));
         choice.space(self.meter.clock_cost, nanoseconds);
         let wanted = choice.wanted();
         if choice.is_at_trial() {

@@ -22,7 +22,8 @@
 //! some 200 messages for each means, and 50 more for each time that a dear one takes longer than the best, all have had a trial.
 //! (2) The first message of a trial is not
 //! judged, unless it was the only one: it finds its memory in the wrong cache. Of the others the cheaper half counts, since disturbances only make
-//! messages longer. (3) A means is replaced by one that is cheaper by a tenth, so that equals do not take turns. (4) The
+//! messages longer. Of a window all count: several of its messages may end at once, where both sides copy whole ones, and what they took is in
+//! the time of the one before. (3) A means is replaced by one that is cheaper by a tenth, so that equals do not take turns. (4) The
 //! receiver decides, the sender obeys: SELECT says whether messages of a class are to come in pieces or as an offer. A
 //! message may always come otherwise (for want of credit, say): what counts is how it came.
 //!
@@ -196,7 +197,7 @@ impl Choice {
         able: u8,
         bytes: u64,
         nanoseconds: u64,
-        guess: &Guess,
+        (window, guess): (bool, &Guess),
     ) {
         let exact = nanoseconds.saturating_mul(1000) / bytes.max(1);
         let price = u32::try_from(exact).unwrap_or(u32::MAX).max(1);
@@ -216,7 +217,7 @@ impl Choice {
                     *seen += 1;
                     if *seen == TRIAL || self.budget < 0 {
                         let (prices, seen) = (*prices, usize::from(*seen));
-                        self.judge(means, prices, seen);
+                        self.judge(means, prices, seen, window);
                     }
                 } else {
                     *waited += 1;
@@ -243,12 +244,16 @@ impl Choice {
     }
 
     /// A trial has ended with so many messages (rules 2 and 3).
-    fn judge(&mut self, means: u8, mut prices: [u32; TRIAL as usize], seen: usize) {
-        let judged = &mut prices[usize::from(seen > 1)..seen];
-        judged.sort_unstable();
-        let half = judged.len().div_ceil(2);
-        let sum: u64 = judged[..half].iter().map(|&price| u64::from(price)).sum();
-        let price = u32::try_from(sum / half as u64).unwrap_or(u32::MAX);
+    fn judge(&mut self, means: u8, mut prices: [u32; TRIAL as usize], seen: usize, window: bool) {
+        let judged = if window {
+            &prices[..seen]
+        } else {
+            let judged = &mut prices[usize::from(seen > 1)..seen];
+            judged.sort_unstable();
+            &judged[..judged.len().div_ceil(2)]
+        };
+        let sum: u64 = judged.iter().map(|&price| u64::from(price)).sum();
+        let price = u32::try_from(sum / judged.len() as u64).unwrap_or(u32::MAX);
         self.estimates[usize::from(means)].price = price;
         let best = self.estimates[usize::from(self.best)].price;
         if u64::from(price) * 10 < u64::from(best) * 9 {

@@ -18,7 +18,7 @@ fn play(
     for message in 0..messages {
         let means = choice.wanted().unwrap_or(0);
         let time = prices[usize::from(means)] * bytes / 1000 + jitter(message);
-        choice.note(means, able, bytes, time, &NO_GUESS);
+        choice.note(means, able, bytes, time, (false, &NO_GUESS));
         total += time;
         counts[usize::from(means)] += 1;
     }
@@ -67,9 +67,9 @@ fn a_change_is_followed_within_some_hundred_messages() {
 #[test]
 fn static_costs_choose_until_something_was_compared() {
     let mut choice = Choice::NEW;
-    choice.note(1, 0b11, 131_072, 15_000, &NO_GUESS);
+    choice.note(1, 0b11, 131_072, 15_000, (false, &NO_GUESS));
     // Its sender had no credit for the first one.
-    choice.note(EAGER, 0b11, 131_072, 9_000, &NO_GUESS);
+    choice.note(EAGER, 0b11, 131_072, 9_000, (false, &NO_GUESS));
     assert_eq!((choice.wanted(), choice.settled()), (None, Some(EAGER)));
     play(&mut choice, 2000, 131_072, &[70, 120], |_| 0);
     assert_eq!(choice.settled(), Some(EAGER));
@@ -97,7 +97,7 @@ fn short_messages_are_timed_in_runs_and_trials_always() {
         let at_trial = choice.is_at_trial();
         total += of(means);
         if choice.is_timed() {
-            choice.note(means, 0b11, bytes, of(means), &NO_GUESS);
+            choice.note(means, 0b11, bytes, of(means), (false, &NO_GUESS));
             choice.space(clock_cost, of(means));
             (timed, run) = (timed + 1, run + u64::from(!at_trial));
             longest = longest.max(run);
@@ -131,7 +131,7 @@ fn what_is_predicted_to_cost_the_same_is_tried_soon_and_nothing_later_than_twice
         let mut messages = 0_u32;
         while !choice.is_at_trial() {
             // Another machine than that of the predictions: only how they compare counts.
-            choice.note(0, 0b11, 65536, 70 * 65536 / 1000, &guess);
+            choice.note(0, 0b11, 65536, 70 * 65536 / 1000, (false, &guess));
             messages += 1;
         }
         assert!(messages.abs_diff(soonest) < 5, "{predicted}: after {messages}");
@@ -177,7 +177,7 @@ fn a_means_by_which_nothing_comes_is_left() {
     for _ in 0..20_000 {
         // Whatever is wanted, the message comes by the first means: its sender has no credit for another.
         trials += usize::from(choice.wanted() == Some(1));
-        choice.note(0, 0b11, 16384, 2000, &NO_GUESS);
+        choice.note(0, 0b11, 16384, 2000, (false, &NO_GUESS));
     }
     assert_eq!(choice.best, 0);
     assert!(trials > 0, "the other means is asked for");
@@ -210,7 +210,7 @@ proptest::proptest! {
                 let excess = time.saturating_sub(usual);
                 (regret, most) = (regret + excess, most.max(excess));
             }
-            choice.note(means, able, bytes, time, &NO_GUESS);
+            choice.note(means, able, bytes, time, (false, &NO_GUESS));
             total += time;
             proptest::prop_assert!(regret <= total / SHARE + most, "{prices:?}, message {message}: {regret} of {total}");
         }
@@ -261,9 +261,30 @@ proptest::proptest! {
     fn any_times_are_taken(notes in proptest::collection::vec((0u8..MEANS as u8, 0u8..64, 0u64..u64::MAX / 8000, 0u64..u64::MAX / 2000), 0..200)) {
         let mut choice = Choice::NEW;
         for (means, able, bytes, time) in notes {
-            choice.note(means, able, bytes, time, &NO_GUESS);
+            choice.note(means, able, bytes, time, (false, &NO_GUESS));
             proptest::prop_assert!(choice.wanted().is_none_or(|means| usize::from(means) < MEANS));
             proptest::prop_assert!(choice.settled().is_some());
         }
+    }
+}
+
+/// Where receiver and sender copy whole messages of a window, two end at once: the one took twice as long as a share of the
+/// throughput, the other nothing.
+#[test]
+fn messages_of_windows_that_end_together_are_not_taken_for_cheap() {
+    for (each, wanted) in [(130, EAGER), (80, 1)] {
+        let mut choice = Choice::NEW;
+        let mut second = false;
+        for _ in 0..3000 {
+            let means = choice.wanted().unwrap_or(EAGER);
+            let price = if means == EAGER { 100 } else { 2 * each * u64::from(!second) };
+            second = means != EAGER && !second;
+            choice.note(means, 0b11, 65536, price * 65536 / 1000, (true, &NO_GUESS));
+        }
+        assert_eq!(choice.best, wanted, "{each}");
+        assert!(
+            choice.estimates[..2].iter().all(|estimate| estimate.count >= 4),
+            "both were tried"
+        );
     }
 }

@@ -23,7 +23,9 @@
 //! less than a line behind the source in the low 12 bits of the addresses: each load meets a store before it that agrees
 //! in these bits, and waits for it ("4K aliasing"). On the same machine it moves 2 GB/s then, and 40 to 60 otherwise. Two
 //! arrays of some 100 KB that a program has allocated one after the other lie so to each other: 16 bytes apart. Such
-//! ranges are copied by plain loads and stores ([`is_aliased`]).
+//! ranges are copied by plain loads and stores ([`is_aliased`]). Elsewhere it is also the quicker one of what another processor has
+//! written, since more lines are under way: single messages of 64 KB took 3.6 us for 4.7 far apart, windows of them moved 25.5 GB/s for
+//! 19.0, and 55 for 44 near (AMD EPYC).
 //!
 //! Copies of up to a few lines, in which nothing of this pays, are [`copy_bytes`]'s. Under
 //! Miri and the sanitizers, which do not see what assembly does, all copies are of that kind.
@@ -119,7 +121,7 @@ pub unsafe fn copy_from_shared(from: *const u8, to: *mut u8, n: usize) {
     #[cfg(all(target_arch = "x86_64", not(any(miri, bowline_sanitize))))]
     if n >= LONG {
         // SAFETY: as promised by the caller.
-        return unsafe { assembly::copy_ahead(from, to, n) };
+        return unsafe { assembly::copy_written(from, to, n) };
     }
     // SAFETY: as promised by the caller.
     unsafe { copy_bytes(from, to, n) }

@@ -198,18 +198,49 @@ pub(super) unsafe fn copy_long(from: *const u8, to: *mut u8, n: usize) {
     ROUTING.set(routing);
 }
 
-/// Copies through the caches. Plain stores ask for the lines, several at once, and wait until each
-/// has come, only to overwrite it. A string instruction knows that it will fill whole lines and only has
-/// the other copies dropped. It needs lines that were not asked for ahead, and whole ones, and ranges that are not
-/// aliased.
+/// Copies through the caches what another processor will read. Plain stores ask for the lines, several at once, and wait until
+/// each has come, only to overwrite it. A string instruction knows that it will fill whole lines and only has
+/// the other copies dropped.
 ///
 /// # Safety
 /// As for [`copy_bytes`].
 unsafe fn copy_through(from: *const u8, to: *mut u8, n: usize) {
-    if !has_fast_strings() || is_aliased(from.addr(), to.addr()) {
+    if are_strings_fast(from, to) {
         // SAFETY: as promised by the caller.
-        return unsafe { copy_lines(from, to, n) };
+        unsafe { copy_string(from, to, n) }
+    } else {
+        // SAFETY: as promised by the caller.
+        unsafe { copy_lines(from, to, n) }
     }
+}
+
+/// Copies through the caches what another processor has written. A string instruction has more lines under way than plain loads
+/// that ask ahead: pieces of 16 KB and longer take 0.7 of the time where processors are far apart, and 0.8 near.
+///
+/// # Safety
+/// As for [`copy_bytes`].
+#[inline]
+pub(super) unsafe fn copy_written(from: *const u8, to: *mut u8, n: usize) {
+    if are_strings_fast(from, to) {
+        // SAFETY: as promised by the caller.
+        unsafe { copy_string(from, to, n) }
+    } else {
+        // SAFETY: as promised by the caller.
+        unsafe { copy_ahead(from, to, n) }
+    }
+}
+
+/// Whether a string instruction is the quicker copy.
+#[inline]
+fn are_strings_fast(from: *const u8, to: *mut u8) -> bool {
+    has_fast_strings() && !is_aliased(from.addr(), to.addr())
+}
+
+/// Copies by a string instruction. It needs lines that were not asked for ahead, and whole ones.
+///
+/// # Safety
+/// As for [`copy_bytes`].
+unsafe fn copy_string(from: *const u8, to: *mut u8, n: usize) {
     let lead = to.align_offset(LINE).min(n);
     // SAFETY: `lead` bytes and then the rest lie inside both ranges, which the caller promised. The
     // direction flag is clear, as the calling convention has it.
@@ -252,7 +283,7 @@ pub(super) unsafe fn copy_past(from: *const u8, to: *mut u8, n: usize) {
 /// # Safety
 /// As for [`copy_bytes`].
 #[inline(never)]
-pub(super) unsafe fn copy_ahead(from: *const u8, to: *mut u8, n: usize) {
+unsafe fn copy_ahead(from: *const u8, to: *mut u8, n: usize) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a prefetch of any address has no effect that a program can see.
     let ask = |at: usize| unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(at).cast()) };
@@ -278,7 +309,7 @@ mod tests {
 
     #[test]
     fn both_ways_are_exact_whatever_they_cost() {
-        for copy in [copy_through as Copy, copy_past] {
+        for copy in [copy_through as Copy, copy_past, copy_written, copy_ahead] {
             check(copy, &[64, 65, 127, 128, LONG, 2 * LONG + 33]);
         }
         for route in [Route::Through, Route::Warming, Route::Timing, Route::Past] {

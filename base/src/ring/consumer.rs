@@ -4,6 +4,7 @@ use super::{
     CONSUMED, DATA_CONSUMED, Damaged, EVICT, HEAD_LINE, HEADER_WORD, IN_DATA, INLINE_WORD,
     MAX_INLINE, MAX_LINE, OWNER_LINE, RingShape, USER_FLAGS,
 };
+use crate::copy::overwrites_lines;
 use crate::sync::LINE;
 use crate::sync::atomic::Ordering;
 use crate::view::View;
@@ -212,6 +213,12 @@ impl<W: Words> Consumer<W> {
         let line = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head)) };
         let (first, len, end) = self.data_piece(line)?;
         let place = Place::Data(&self.words, first);
+        if overwrites_lines(len) {
+            // Its writer has most likely written the next slot when this piece has been copied.
+            // SAFETY: as in `receive`.
+            let next = unsafe { self.words.line_unchecked(self.shape.slot_line(self.head + 1)) };
+            next.prefetch_read();
+        }
         let result = handle(RingMessage::read(line, word, len, place));
         self.head += 1;
         self.data_head = end;

@@ -66,7 +66,7 @@ fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
 fn first_guess(lane: &Lane, protocols: &Protocols, kind: MessageKind, bytes: u64) -> Guess {
     let op = kind.op();
     let price = |protocol: &Protocol| {
-        // Beyond the length at which static costs end, pieces are predicted to cost as much for a byte as there.
+        // Pieces of a stream go on where those of messages end, and are predicted to cost as much for a byte as there.
         let bytes = if std::ptr::eq(protocol, &raw const eager::MULTI) {
             bytes.min(eager::MOST_BYTES)
         } else {

@@ -89,9 +89,9 @@ bowline_base::settings! {
         pub UNEXPECTED_ENVELOPES: usize = Setting::<usize>::bytes("BOWLINE_UNEXPECTED_ENVELOPES", 4 << 30, 1 << 20, 1 << 44)
             .cost("nothing until a program leaves tens of millions of messages unreceived")
             .change("raise it for a program that really does; lower it on machines short of memory");
-        /// Longest message that is sent eagerly; longer ones are fetched by the receiver. auto: as the costs say.
+        /// Longest message that is sent eagerly; longer ones are offered first, and come when their receiver asks for them. auto: as the costs say.
         pub RNDV_THRESHOLD: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RNDV_THRESHOLD", 0, 1 << 30)
-            .cost("below it a message is copied twice and its sender is free at once; above it is copied once and its sender waits for the receiver")
+            .cost("below it a message is copied twice and its sender is free at once; above it its sender waits for the receiver, and it is copied once where it is read")
             .change("when a measurement of your message sizes says so");
         /// Shortest eager message that is sent from where it lies, where the transport can; auto: as the costs say.
         pub ZCOPY_THRESHOLD: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_ZCOPY_THRESHOLD", 1, 1 << 50)
@@ -103,8 +103,8 @@ bowline_base::settings! {
             .change("raise it beyond all messages when senders that wait should leave their processor to others");
         /// How a long message comes to its receiver: get, it reads; put, the sender writes; copy, in fragments through the transport; rtr, as put, and receives are announced to their senders; auto, what is best. What a transport cannot do or is refused is left for the next best.
         pub RNDV_SCHEME: RndvScheme = Setting::<RndvScheme>::choice("BOWLINE_RNDV_SCHEME", "auto")
-            .cost("get: the receiver's time; put: the sender's; copy: both; rtr: a message for each long receive, and all sends to a rank that has announced one are compared with it")
-            .change("to compare; rtr for programs that post long receives early and then compute");
+            .cost("get: the receiver's time; put: the sender's; copy: both, and the receiver waits for a sender that computes; rtr: a message for each long receive, and all sends to a rank that has announced one are compared with it")
+            .change("to compare; get for senders that compute between their sends and waits; rtr for programs that post long receives early and then compute");
         /// Shortest message that is written to an announced receive, and shortest buffer of a receive that is announced; auto: as long as those that are offered. With BOWLINE_RNDV_SCHEME=rtr.
         pub RTR_MIN: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RTR_MIN", 1, 1 << 30)
             .cost("a message for each receive whose buffer is as long, and a request for each such send that finds its receive announced")
@@ -113,7 +113,7 @@ bowline_base::settings! {
         pub ANY_SOURCE: AnySource = Setting::<AnySource>::choice("BOWLINE_ANY_SOURCE", "arrival")
             .cost("flags: three messages in place of one, a message to each connected rank for the first receive of a tag, and every send to a rank that has posted one is compared with it")
             .change("to compare; flags where unexpected copies of messages to receives from any source cost more than waiting for their receiver");
-        /// How long messages choose between pieces, reading and sharing the copy on transports on which processors copy: measured, by what messages have just taken; static, by costs that are known before. A threshold or scheme that is set is a choice, too.
+        /// How long messages choose between pieces, at once or when they are asked for, reading and sharing the copy on transports on which processors copy: measured, by what messages have just taken; static, by costs that are known before. A threshold or scheme that is set is a choice, too.
         pub SELECT: Select = Setting::<Select>::choice("BOWLINE_SELECT", "measured")
             .cost("a fiftieth of the time of long messages, for trials")
             .change("static, to have all messages of a length travel alike, or to compare");

@@ -22,7 +22,7 @@ pub(crate) const EAGER_FIRST: AmId = AmId::new(3);
 pub(crate) const PIECE: AmId = AmId::new(4);
 /// Envelope of a message that the receiver fetches. Payload: [`Rts`].
 pub(crate) const RTS: AmId = AmId::new(5);
-/// The receiver cannot fetch. Words: sender's request, receiver's request. Payload: bytes wanted.
+/// The receiver of an offered message asks for fragments. Words: sender's request, receiver's request. Payload: bytes wanted.
 pub(crate) const CTS: AmId = AmId::new(6);
 /// Data after a CTS. Words: receiver's request, offset.
 pub(crate) const FRAGMENT: AmId = AmId::new(7);

@@ -8,7 +8,7 @@ use crate::protocol::{Protocol, eager, one_sided};
 macro_rules! registry {
     ($($value:path $(, life $life:path)? $(, keeps $keeps:ty)?;)*) => {
         /// All protocols. Of two that cost the same the one that comes first is taken; of two that can bring a message
-        /// that was offered, as well.
+        /// that was offered, as well, unless one of them is predicted or measured to be the cheaper one.
         pub static ALL: &[&Protocol] = &[$(&$value),*];
 
         /// The protocols of a worker, and what it keeps for them.

@@ -69,7 +69,7 @@ pub(crate) enum Action {
     ResumeOneSided,
     /// Something ended that closings of endpoints may have waited for.
     StepClosings,
-    /// A lane to this peer has failed: take in what the peer sent by others, then take it for failed.
+    /// A lane to this peer has failed: take in what the peer sent by others, then take it for failed. For progress alone.
     Lost {
         /// Which.
         peer: PeerIndex,

@@ -20,4 +20,4 @@ pub use registry::ALL;
 pub(crate) use registry::all;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

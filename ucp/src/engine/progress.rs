@@ -1,5 +1,8 @@
 //! What every call of a worker moves on: its lanes, what they asked for, and news of deaths.
 
+#[cfg(test)]
+mod tests;
+
 use bowline_uct::{MemHandle, PeerFailure};
 
 use super::Inner;
@@ -10,6 +13,15 @@ use crate::wire;
 /// Progress calls between two polls of the failure source; a worker that goes to sleep polls
 /// as well.
 const POLLS: u32 = 64;
+
+/// What carries out actions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// Progress, which may poll.
+    Progress,
+    /// Any other call.
+    Other,
+}
 
 impl Inner {
     /// One round over the lanes, and what follows from it.
@@ -22,7 +34,7 @@ impl Inner {
             events += self.check_for_failures();
         }
         if !self.engine.actions.is_empty() {
-            self.act();
+            self.act_in(Call::Progress);
             events += 1;
             self.clear_places();
         }
@@ -87,7 +99,8 @@ impl Inner {
         true
     }
 
-    /// A lane to a peer has failed, and the peer may have sent by another one.
+    /// A lane to a peer has failed, and the peer may have sent by another one. Part of progress, as every poll: handlers in
+    /// place are called by no other call.
     #[cold]
     fn lose(&mut self, peer: PeerIndex, how: PeerFailure) {
         if self.take_in() {
@@ -100,7 +113,11 @@ impl Inner {
     /// Carries out what the engine noted. What an action asks for anew waits for the next call,
     /// so that other traffic is polled in between.
     pub(crate) fn act(&mut self) {
-        self.carry_out();
+        self.act_in(Call::Other);
+    }
+
+    fn act_in(&mut self, call: Call) {
+        self.carry_out(call);
         self.withdraw_all();
         self.call_progress_thread();
     }
@@ -125,7 +142,7 @@ impl Inner {
         drop(self.lanes[lane as usize].iface.mem_release(memory));
     }
 
-    fn carry_out(&mut self) {
+    fn carry_out(&mut self, call: Call) {
         for _ in 0..self.engine.actions.len() {
             let Some(action) = self.engine.actions.pop() else {
                 return;
@@ -155,7 +172,8 @@ impl Inner {
                 Action::Pump(peer) => self.pump(peer),
                 Action::ResumeOneSided => self.resume_one_sided(),
                 Action::StepClosings => self.step_closings(),
-                Action::Lost { peer, how } => self.lose(peer, how),
+                Action::Lost { peer, how } if call == Call::Progress => self.lose(peer, how),
+                Action::Lost { .. } => self.engine.actions.push(action),
                 Action::Farewell(peer) => self.farewell(peer),
                 Action::Notice(peer) => self.send_notice(peer),
                 Action::LetGo(peer) => self.release(peer),

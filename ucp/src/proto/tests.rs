@@ -144,7 +144,7 @@ impl Waiter for Never {
 }
 
 /// Two workers on a simulated network that know of the protocol.
-fn pair() -> (Network, [Worker; 2], Ep) {
+pub(crate) fn pair() -> (Network, [Worker; 2], Ep) {
     pair_with(&[])
 }
 

@@ -4,6 +4,7 @@
 
 mod damage;
 mod floods;
+mod fragments;
 mod honest;
 
 use std::sync::{Arc, Mutex};
@@ -27,6 +28,8 @@ const HELLO: u8 = 0;
 const EAGER: u8 = 1;
 const EAGER_SYNC: u8 = 2;
 const RTS: u8 = 5;
+const CTS: u8 = 6;
+const FRAGMENT: u8 = 7;
 const AM: u8 = 10;
 const AM_FIRST: u8 = 11;
 const PIECE: u8 = 4;
@@ -51,13 +54,18 @@ fn worker_on(lane: Box<dyn Iface>, rank: u32, settings: &[(&str, &str)]) -> Work
     opened(parts(rank, lane, &config(settings)), 0, space())
 }
 
-/// What a forger has heard.
+/// What a forger has heard, and the request that the last offer to it named.
 #[derive(Default)]
-struct Heard(Vec<(u8, [u64; 2])>);
+struct Heard(Vec<(u8, [u64; 2])>, u64);
 
 impl Sink for Heard {
     fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
         self.0.push((arrival.id.get(), [arrival.header[0], arrival.header[1]]));
+        if arrival.id.get() == RTS {
+            let mut request = [0; 8];
+            arrival.payload.copy_out(&mut request);
+            self.1 = u64::from_le_bytes(request);
+        }
         Verdict::Consumed
     }
     fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
@@ -72,6 +80,8 @@ struct Forger {
     ep: EpId,
     sequence: u32,
     heard: Heard,
+    /// As it has introduced itself.
+    address: Vec<u8>,
     /// Whether it takes what is sent to it.
     reads: bool,
 }
@@ -83,7 +93,8 @@ impl Forger {
         let ep = lane.connect(&theirs.lanes[0].address).expect("it can be reached");
         let heard = Heard::default();
         let network = network.clone();
-        let mut forger = Self { network, lane, ep, sequence: 0, heard, reads: true };
+        let address = Vec::new();
+        let mut forger = Self { network, lane, ep, sequence: 0, heard, address, reads: true };
         forger.greet(2);
         forger
     }
@@ -98,7 +109,8 @@ impl Forger {
             features: u32::MAX,
             lanes: vec![address],
         };
-        assert!(self.says(HELLO, [0, 0], &hello.pack()));
+        self.address = hello.pack();
+        assert!(self.says(HELLO, [0, 0], &self.address.clone()));
     }
 
     /// Posts a message, if there is space for it.

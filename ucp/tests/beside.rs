@@ -24,7 +24,7 @@ impl ProgressDriver for ByHand {
 }
 
 /// What a helper of the worker would have.
-fn by_hand(worker: &Worker) -> RemoteWorker {
+pub(crate) fn by_hand(worker: &Worker) -> RemoteWorker {
     let mut door = None;
     let attended = worker.install_progress(DriverKind::Thread, |side| {
         door = Some(side);

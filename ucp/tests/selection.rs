@@ -12,6 +12,7 @@ use bowline_ucp::{
 
 use bowline_uct::{Caps, IfaceAttr};
 
+use crate::beside::by_hand;
 use crate::doubles::{Altered, Never, config, joined, opened, parts, until};
 
 /// The simulated network as a transport on which processors copy: its gets take a time of their own, which may change
@@ -255,6 +256,19 @@ fn a_better_means_is_found_within_two_hundred_messages() {
     let pair = Pair::new(NEAR, "measured");
     pair.singles(MessageKind::Tagged, 210, LEN);
     assert!(pair.copies(MessageKind::Tagged, false, false));
+}
+
+/// A receiver that something moves on while its rank computes needs nobody else: fragments, which are cheaper here, are not tried.
+#[test]
+fn who_has_a_helper_reads_what_is_offered() {
+    for helped in [false, true] {
+        let pair = Pair::new(NEAR, "measured");
+        let door = helped.then(|| by_hand(&pair.workers[1]));
+        pair.singles(MessageKind::Tagged, 400, 190_000);
+        let copied = pair.workers[1].counters().copied;
+        assert_eq!(copied > 0, !helped, "{copied} of 400 came in fragments");
+        drop(door);
+    }
 }
 
 /// Messages that known costs always offer: they are read or sent in fragments, by what is measured to be cheaper.

@@ -200,6 +200,27 @@ fn where_ranks_share_processors_nothing_goes_in_pieces_that_can_be_read() {
 }
 
 #[test]
+fn what_the_kernel_would_read_comes_in_fragments_where_both_ranks_wait() {
+    let mut costs = figures(&ROUND, CostOrigin::Probed);
+    costs.get.per_byte.value = 1.0;
+    let picked = |caps: Caps, conditions| {
+        let mut attr = lane("test");
+        attr.caps |= caps;
+        Table::among(ALL, Op::Fetch, &attr, &costs, conditions).pick(1 << 20)
+    };
+    let both_wait = Conditions::default();
+    assert_eq!(picked(Caps::empty(), both_wait), Some(&fragments::FRAGMENTS));
+    // Though reads cost as much there.
+    let shared = Conditions { oversubscribed: true, ..both_wait };
+    let asynchronous = Conditions { asynchronous: true, ..both_wait };
+    for conditions in [shared, asynchronous] {
+        assert_eq!(picked(Caps::empty(), conditions), Some(&coop::COOP), "{conditions:?}");
+    }
+    assert_eq!(picked(Caps::LENT_ONLY, both_wait), Some(&coop::COOP));
+    assert_eq!(picked(Caps::LOOPBACK, both_wait), Some(&get::GET));
+}
+
+#[test]
 fn what_a_lane_cannot_do_is_not_in_its_table() {
     let mut attr = lane("test");
     attr.caps.remove(Caps::GET_ZCOPY);

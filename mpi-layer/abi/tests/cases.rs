@@ -35,6 +35,7 @@ cases! {
     buffered_sends_have_space,
     generalised_requests_end_when_completed,
     a_loop_of_tests_gives_its_processor_away,
+    long_messages_come_whole_by_every_protocol,
     rules_that_no_chapter_has,
     a_program_of_cxx_finds_its_types,
     the_start_and_the_end,
@@ -150,6 +151,13 @@ fn a_loop_of_tests_gives_its_processor_away() {
     // Whether or not this machine has a processor for each rank.
     let few = [("BOWLINE_WAIT_SPINS", "4"), ("BOWLINE_WAIT_SPINS_SHARED", "4")];
     passes(&job_with(2, "yields.c", &[], &few));
+}
+
+fn long_messages_come_whole_by_every_protocol() {
+    // With twelve, some have no ring at the others.
+    for (ranks, scheme) in [(1, "auto"), (2, "auto"), (2, "copy"), (3, "get"), (12, "copy")] {
+        passes(&job_with(ranks, "long.c", &[], &[("BOWLINE_RNDV_SCHEME", scheme)]));
+    }
 }
 
 fn the_start_and_the_end() {

@@ -20,6 +20,7 @@ mod kernel;
 mod list;
 pub(crate) mod measure;
 pub(crate) mod mpin;
+pub(crate) mod progress;
 
 use std::path::PathBuf;
 

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use bowline::mpi::World;
 
-use crate::ranks::{Lane, MODES, Work, median, run};
+use crate::ranks::{Lane, MODES, Scope, Work, median, run};
 use crate::table::{Cell, Table};
 
 /// Ranks of a program.
@@ -170,8 +170,8 @@ const PROGRAMS: [(&str, Program, &str, &str); 5] = [
     ("SP", sp, "as thread", "less"),
 ];
 
-pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
-    let (rounds, count) = if quick { (2, 30) } else { (6, 100) };
+pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
+    let (rounds, count) = if scope.quick { (2, 30) } else { (6, 100) };
     let mut table = Table::new(
         "applications",
         format!("us of an iteration in {RANKS} ranks, mean of them; change beside mode none"),
@@ -187,8 +187,8 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
             "published thread",
         ],
     );
-    for lane in Lane::ALL {
-        let bytes = if lane == Lane::Carrier { 100 << 10 } else { 1 << 20 };
+    for lane in scope.lanes_here() {
+        let bytes = if lane == Lane::Shm { 1 << 20 } else { 100 << 10 };
         for (name, program, pef, thread) in PROGRAMS {
             let mut found = vec![[Vec::new(), Vec::new()]; MODES.len()];
             for _ in 0..rounds {

@@ -17,7 +17,7 @@ use bowline::mpi::{Sum, World};
 use bowline_bench::{DelayedNetwork, RelayOptions};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::ranks::{Lane, Work, median, run_with};
+use crate::ranks::{Lane, Scope, Work, median, run_with};
 use crate::table::{Cell, Table};
 
 /// What runs in the background.
@@ -185,8 +185,8 @@ fn rows(
     Ok(())
 }
 
-pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
-    let (rounds, count) = if quick { (2, 20) } else { (5, 60) };
+pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
+    let (rounds, count) = if scope.quick { (2, 20) } else { (5, 60) };
     let mut table = Table::new(
         "collectives",
         "a collective of 2 ranks behind a computation of all, times in us of the slower rank",

@@ -16,7 +16,7 @@ use bowline_ucp::{
     SpaceOptions, WatchedReceive, Worker,
 };
 
-use crate::ranks::median;
+use crate::ranks::{Scope, median};
 use crate::table::{Cell, Table};
 
 /// Calls of one measurement.
@@ -129,8 +129,8 @@ fn shared(rounds: usize) -> Result<f64> {
     })
 }
 
-pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
-    let rounds = if quick { 5 } else { 25 };
+pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
+    let rounds = if scope.quick { 5 } else { 25 };
     let lock = WorkerLock::new(0_u64);
     let enter = |lock: &WorkerLock<u64>| {
         *black_box(lock).borrow_mut() += 1;

@@ -18,10 +18,11 @@ mod schemes;
 #[expect(dead_code, reason = "the other program uses more of it")]
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
+use ranks::{Lane, Scope};
 use table::Table;
 
 /// Who moves messages on while a rank computes
@@ -34,6 +35,12 @@ struct Arguments {
     /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
+    /// Over these lanes, of overhead, overlap, schemes and applications: carrier, shm, verbs [default: carrier, shm]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    lanes: Vec<String>,
+    /// Measure nothing, but show, write and draw the tables of this file, which `--json` has written
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["quick", "only", "lanes"])]
+    from: Option<PathBuf>,
     /// Where to write the tables as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -46,7 +53,7 @@ struct Arguments {
 }
 
 /// A table's name and the function that makes it.
-type Named = (&'static str, fn(bool) -> Result<Vec<Table>>);
+type Named = (&'static str, fn(&Scope) -> Result<Vec<Table>>);
 
 const TABLES: [Named; 8] = [
     ("overhead", overhead::tables),
@@ -70,15 +77,10 @@ fn main() -> Result<()> {
         let known: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
         bail!("no table {unknown:?}; there are {}", known.join(", "));
     }
-    let mut made = Vec::new();
-    for (name, make) in TABLES {
-        if arguments.only.is_empty() || arguments.only.iter().any(|wanted| wanted == name) {
-            for table in make(arguments.quick).with_context(|| format!("no table {name}"))? {
-                print!("{table}");
-                made.push(table);
-            }
-        }
-    }
+    let made = match &arguments.from {
+        Some(path) => read(path)?,
+        None => measure(&arguments)?,
+    };
     if let Some(path) = &arguments.json {
         let text = serde_json::to_string_pretty(&made).context("cannot write the tables")?;
         std::fs::write(path, text + "\n")
@@ -89,4 +91,42 @@ fn main() -> Result<()> {
         plot::draw(directory, &made)?;
     }
     Ok(())
+}
+
+/// The tables that are asked for, shown as they come.
+fn measure(arguments: &Arguments) -> Result<Vec<Table>> {
+    let scope = Scope { quick: arguments.quick, lanes: lanes(&arguments.lanes)? };
+    let mut made = Vec::new();
+    for (name, make) in TABLES {
+        if arguments.only.is_empty() || arguments.only.iter().any(|wanted| wanted == name) {
+            for table in make(&scope).with_context(|| format!("no table {name}"))? {
+                print!("{table}");
+                made.push(table);
+            }
+        }
+    }
+    Ok(made)
+}
+
+fn lanes(names: &[String]) -> Result<Vec<Lane>> {
+    if names.is_empty() {
+        return Ok(Lane::USUAL.to_vec());
+    }
+    let mut all = Vec::new();
+    for name in names {
+        match name.as_str() {
+            "carrier" => all.push(Lane::Carrier),
+            "shm" => all.push(Lane::Shm),
+            "verbs" => all.extend([Lane::Verbs, Lane::VerbsElsewhere]),
+            _ => bail!("no lane {name:?}; there are carrier, shm and verbs"),
+        }
+    }
+    Ok(all)
+}
+
+/// Tables that were measured elsewhere.
+fn read(path: &Path) -> Result<Vec<Table>> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} has no tables", path.display()))
 }

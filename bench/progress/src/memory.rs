@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use bowline::mpi::Sum;
 
-use crate::ranks::{MODES, median};
+use crate::ranks::{MODES, Scope, median};
 use crate::table::{Cell, Table};
 
 /// Ranks, each a process, as in the thesis.
@@ -67,13 +67,13 @@ fn measure(mode: &str) -> Result<[f64; KINDS.len()]> {
     Ok([next()?, next()?])
 }
 
-pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
+pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
     let mut table = Table::new(
         "memory",
         format!("memory of {RANKS} processes in KB, and what it is beyond mode none"),
         &["mode", "written pages", "more", "resident", "more", "published, more"],
     );
-    let rounds = if quick { 1 } else { 5 };
+    let rounds = if scope.quick { 1 } else { 5 };
     let mut found = vec![[Vec::new(), Vec::new()]; MODES.len()];
     for _ in 0..rounds {
         for (mode, found) in MODES.iter().zip(&mut found) {

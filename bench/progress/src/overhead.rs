@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use bowline::mpi::World;
 
-use crate::ranks::{Lane, MODES, median, run};
+use crate::ranks::{Lane, MODES, Scope, median, run};
 use crate::table::{Cell, Table};
 
 /// The scenarios, and what was published (figures 3.6a to c): overhead of the parasite flow and of the thread, in us.
@@ -71,8 +71,8 @@ fn once(world: &World, scenario: usize, buffer: &mut [u8]) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e6)
 }
 
-pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
-    let (rounds, count) = if quick { (2, 50) } else { (5, 300) };
+pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
+    let (rounds, count) = if scope.quick { (2, 50) } else { (5, 300) };
     let mut table = Table::new(
         "overhead",
         "overhead of a mode in us over mode none, nobody computing; the receiver's side",
@@ -87,9 +87,11 @@ pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
             "published thread",
         ],
     );
-    for lane in Lane::ALL {
+    for lane in scope.lanes_here() {
         let sizes: &[usize] = match lane {
-            Lane::Carrier | Lane::Writer => &[16 << 10, 64 << 10],
+            Lane::Carrier | Lane::Writer | Lane::Verbs | Lane::VerbsElsewhere => {
+                &[16 << 10, 64 << 10]
+            }
             Lane::Shm | Lane::Tcp => &[16 << 10, 64 << 10, 256 << 10],
         };
         // Modes take turns, so that a disturbance meets all of them.

@@ -1,11 +1,11 @@
-//! Two ranks, threads of this program, each on a processor of its own, over one of three lanes and in
+//! Two ranks, threads of this program, each on a processor of its own, over one of the lanes and in
 //! one of the modes; and what a rank computes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use bowline::mpi::{CollOptions, Directory, DirectoryError, World, WorldParts};
 use bowline::progress;
 use bowline::stack::{self, RankPlace, SETTINGS, area_bytes};
@@ -18,7 +18,9 @@ use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Carrier, CarrierOptions};
 use bowline_ucp::{Worker, WorkerParts};
 use bowline_uct::Iface;
-use rustix::thread::CpuSet;
+use rustix::io::Errno;
+use rustix::thread::{ClockId, CpuSet, Timespec, clock_nanosleep_absolute};
+use rustix::time::clock_gettime;
 
 /// What carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +33,31 @@ pub(crate) enum Lane {
     Shm,
     /// Sockets of this machine.
     Tcp,
+    /// RDMA devices, one for each rank where there are several.
+    Verbs,
+    /// The same, for ranks whose computation takes no processor: what an emulated device does takes one.
+    VerbsElsewhere,
+}
+
+/// What is measured, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// Fewer rounds and sizes.
+    pub(crate) quick: bool,
+    /// Over these, of the thesis' experiments.
+    pub(crate) lanes: Vec<Lane>,
+}
+
+impl Scope {
+    /// The lanes of what has no computation that could be elsewhere.
+    pub(crate) fn lanes_here(&self) -> impl Iterator<Item = Lane> {
+        self.lanes.iter().copied().filter(|lane| *lane != Lane::VerbsElsewhere)
+    }
 }
 
 impl Lane {
-    /// Those of the thesis' experiments.
-    pub(crate) const ALL: [Self; 2] = [Self::Carrier, Self::Shm];
+    /// Those of the thesis' experiments where nobody asks for others.
+    pub(crate) const USUAL: [Self; 2] = [Self::Carrier, Self::Shm];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -43,6 +65,26 @@ impl Lane {
             Self::Writer => "carrier that writes",
             Self::Shm => "shm",
             Self::Tcp => "tcp",
+            Self::Verbs => "verbs",
+            Self::VerbsElsewhere => "verbs, elsewhere",
+        }
+    }
+
+    pub(crate) const fn is_verbs(self) -> bool {
+        matches!(self, Self::Verbs | Self::VerbsElsewhere)
+    }
+
+    /// How long the computation is that hides a message. An emulated device, on emulated processors, takes ten times as
+    /// long as others for one.
+    pub(crate) const fn computed(self) -> Duration {
+        if self.is_verbs() { Duration::from_millis(10) } else { Duration::from_millis(1) }
+    }
+
+    /// That computation.
+    pub(crate) fn work(self) -> Work {
+        match self {
+            Self::VerbsElsewhere => Work::Elsewhere(self.computed()),
+            _ => Work::of(self.computed()),
         }
     }
 }
@@ -118,15 +160,31 @@ pub(crate) fn run_with<R: Send>(
         settings[0].1 = MODES[0];
         settings.push(("BOWLINE_COOPERATE", "1GiB"));
     }
-    if lane == Lane::Tcp {
-        settings.push(("BOWLINE_TRANSPORTS", "self,tcp"));
+    match lane {
+        Lane::Tcp => settings.push(("BOWLINE_TRANSPORTS", "self,tcp")),
+        Lane::Verbs | Lane::VerbsElsewhere => {
+            settings.push(("BOWLINE_TRANSPORTS", "self,verbs"));
+        }
+        Lane::Carrier | Lane::Writer | Lane::Shm => {}
+    }
+    let devices = if lane.is_verbs() { devices()? } else { Vec::new() };
+    if devices.iter().any(|device| device.starts_with(SOFT_ROCE)) {
+        settings.extend([("BOWLINE_WAIT_SPINS", "0"), ("BOWLINE_WAIT_YIELDS", "0")]);
     }
     let config = Config::from_pairs(settings, SETTINGS)?;
     let job_id = u64::from(std::process::id());
     let area_bytes = area_bytes(&config);
     let job = JobMemory::create_private(&JobSpec { job_id, ranks, first_rank: 0, area_bytes })?;
     let addresses = Arc::new(Addresses::default());
-    let (config, addresses, body, job) = (&config, &addresses, &body, &job);
+    let own_config = |rank: u32| -> Result<Config> {
+        let mut own = config.clone();
+        if !devices.is_empty() {
+            let device = &devices[rank as usize % devices.len()];
+            own.set_text("BOWLINE_VERBS_DEVICE", device).context("this build has no verbs")?;
+        }
+        Ok(own)
+    };
+    let (own_config, addresses, body, job) = (&own_config, &addresses, &body, &job);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
@@ -134,7 +192,7 @@ pub(crate) fn run_with<R: Send>(
                     if let Some(network) = network {
                         network.enter(rank as usize)?;
                     }
-                    let world = join(rank, ranks, lane, config, addresses, job)?;
+                    let world = join(rank, ranks, lane, &own_config(rank)?, addresses, job)?;
                     world.barrier()?;
                     let result = body(&world)?;
                     world.barrier()?;
@@ -147,6 +205,22 @@ pub(crate) fn run_with<R: Send>(
         };
         threads.into_iter().map(ended).collect()
     })
+}
+
+/// How devices are called whose work the kernel does, on the ranks' processors: a rank that polled while it waits would
+/// take from its device what it waits for.
+const SOFT_ROCE: &str = "rxe";
+
+/// The machine's RDMA devices.
+fn devices() -> Result<Vec<String>> {
+    let listed = std::fs::read_dir("/sys/class/infiniband").context("there is no RDMA device")?;
+    let mut names = Vec::new();
+    for entry in listed {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    ensure!(!names.is_empty(), "there is no RDMA device");
+    Ok(names)
 }
 
 fn join(
@@ -162,7 +236,7 @@ fn join(
     let waiter = SystemWaiter::new(config);
     waiter.policy().share_processors(shared);
     let worker = match lane {
-        Lane::Tcp => {
+        Lane::Tcp | Lane::Verbs | Lane::VerbsElsewhere => {
             bind(rank as usize);
             let place = RankPlace { shared, ..RankPlace::of_thread(job, rank) };
             stack::worker(&place, config, waiter)?
@@ -217,33 +291,49 @@ fn bind(rank: usize) {
     }
 }
 
-/// A computation of a known length, which calls nothing.
+/// A computation of a known length, which calls nothing of the library.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Work {
-    loops: u64,
+pub(crate) enum Work {
+    /// On the rank's processor.
+    Loops(u64),
+    /// On another one, for which the rank's thread sleeps.
+    Elsewhere(Duration),
 }
 
 impl Work {
-    /// As much as takes `time` on an idle processor.
+    /// As many loops as take `time` on an idle processor.
     pub(crate) fn of(time: Duration) -> Self {
-        let probe = Self { loops: 2_000_000 };
-        let fastest = (0..20).map(|_| probe.timed()).min().unwrap_or(Duration::ZERO);
-        let loops = probe.loops as f64 * time.as_secs_f64() / fastest.as_secs_f64().max(1e-9);
-        Self { loops: loops as u64 }
-    }
-
-    fn timed(self) -> Duration {
-        let start = Instant::now();
-        self.go();
-        start.elapsed()
+        const PROBE: u64 = 2_000_000;
+        let timed = || {
+            let start = Instant::now();
+            Self::Loops(PROBE).go();
+            start.elapsed()
+        };
+        let fastest = (0..20).map(|_| timed()).min().unwrap_or(Duration::ZERO);
+        Self::Loops((PROBE as f64 * time.as_secs_f64() / fastest.as_secs_f64().max(1e-9)) as u64)
     }
 
     pub(crate) fn go(self) {
+        let loops = match self {
+            Self::Loops(loops) => loops,
+            Self::Elsewhere(time) => return sleep(time),
+        };
         let mut value = 1u64;
-        for _ in 0..self.loops {
+        for _ in 0..loops {
             value = std::hint::black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (value >> 29));
         }
     }
+}
+
+/// Sleeps until then, whatever signal handlers do meanwhile: the time that they take is not added.
+fn sleep(time: Duration) {
+    let now = clock_gettime(ClockId::Monotonic);
+    let nanoseconds = now.tv_nsec + time.as_nanos() as i64;
+    let end = Timespec {
+        tv_sec: now.tv_sec + nanoseconds / 1_000_000_000,
+        tv_nsec: nanoseconds % 1_000_000_000,
+    };
+    while clock_nanosleep_absolute(ClockId::Monotonic, &end) == Err(Errno::INTR) {}
 }
 
 /// The median.

@@ -6,11 +6,11 @@
 
 use anyhow::Result;
 
-use crate::overlap::{COMPUTED, Plan, totals};
-use crate::ranks::{Lane, median, run_with};
+use crate::overlap::{Plan, Total, totals};
+use crate::ranks::{Lane, Scope, run_with};
 use crate::table::{Cell, Table};
 
-/// A message that the card carries for half of the computation.
+/// A message that the card carries for half of the computation, and an emulated device for a part of it.
 const BYTES: usize = 128 << 10;
 
 /// A rendezvous, its name among ours, and what was published of it.
@@ -44,71 +44,98 @@ const SCHEMES: [Scheme; 3] = [
     },
 ];
 
-fn medians(scheme: &str, mode: &str, plan: Plan, quick: bool) -> Result<[f64; 2]> {
+fn medians(lane: Lane, scheme: &str, mode: &str, plan: Plan, quick: bool) -> Result<[Total; 2]> {
     let (rounds, count) = if quick { (2, 20) } else { (5, 60) };
     let mut found = [Vec::new(), Vec::new()];
     for _ in 0..rounds {
         let settings = [("BOWLINE_RNDV_SCHEME", scheme)];
-        let lane = (Lane::Writer, None);
-        let both =
-            run_with(2, lane, mode, &settings, |world| totals(world, plan, &[BYTES], count))?;
+        let both = run_with(2, (lane, None), mode, &settings, |world| {
+            totals(world, plan, lane.work(), &[BYTES], count)
+        })?;
         for (found, times) in found.iter_mut().zip(&both) {
             found.push(times[0]);
         }
     }
-    Ok(found.map(median))
+    Ok(found.map(Total::median))
 }
 
-pub(crate) fn tables(quick: bool) -> Result<Vec<Table>> {
+pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
+    // Of the lanes that move data by themselves: the card, which is to write, too, or devices.
+    let devices: Vec<Lane> = scope.lanes.iter().copied().filter(|lane| lane.is_verbs()).collect();
+    let lanes = if devices.is_empty() { vec![Lane::Writer] } else { devices };
     let mut table = Table::new(
         "schemes",
         format!(
-            "how much of a message of {BYTES} bytes is hidden by 1000 us of computation, by the rendezvous that is \
-             asked for; the carrier"
+            "how much of a message of {BYTES} bytes is hidden by {} us of computation, by the rendezvous that is \
+             asked for",
+            lanes[0].computed().as_micros()
         ),
-        &["rendezvous", "first", "computes", "side", "alone, us", "none", "pef", "published, none"],
+        &[
+            "lane",
+            "rendezvous",
+            "first",
+            "computes",
+            "side",
+            "alone, us",
+            "none",
+            "pef",
+            "published, none",
+        ],
     );
-    for scheme in &SCHEMES {
-        for sender_first in [true, false] {
-            let idle = Plan { sender_first, receiver_computes: false, sender_computes: false };
-            let alone = medians(scheme.setting, "none", idle, quick)?;
-            let plans = [
-                ("both", Plan { receiver_computes: true, sender_computes: true, ..idle }),
-                ("receiver", Plan { receiver_computes: true, ..idle }),
-                ("sender", Plan { sender_computes: true, ..idle }),
-            ];
-            for (computes, plan) in plans {
-                let none = medians(scheme.setting, "none", plan, quick)?;
-                let pef = medians(scheme.setting, "pef", plan, quick)?;
-                let published = (scheme.published)(&plan);
-                let sides = [plan.receiver_computes, plan.sender_computes];
-                for side in (0..2).filter(|side| sides[*side]) {
-                    let computed = COMPUTED.as_secs_f64() * 1e6;
-                    let hidden = |total: f64| 1.0 - (total - computed) / alone[side];
-                    let percent = |total| Cell::from(format!("{:.0} %", hidden(total) * 100.0));
-                    let name = ["receiver", "sender"][side];
-                    let first = if sender_first { "sender" } else { "receiver" };
-                    table.row(vec![
-                        scheme.name.into(),
-                        first.into(),
-                        computes.into(),
-                        name.into(),
-                        Cell::number(alone[side], 0, ""),
-                        percent(none[side]),
-                        percent(pef[side]),
-                        if published[side] { "all" } else { "nothing" }.into(),
-                    ]);
-                    let what = format!(
-                        "as published: {}, {first} first, {computes} computes, {name}",
-                        scheme.name
-                    );
-                    let hidden = hidden(none[side]);
-                    let said = format!("{:.0} % hidden", hidden * 100.0);
-                    table.goal(what, said, (hidden > 0.5) == published[side]);
-                }
+    for lane in lanes {
+        for scheme in &SCHEMES {
+            for sender_first in [true, false] {
+                rows(&mut table, lane, scheme, sender_first, scope.quick)?;
             }
         }
     }
     table.note("published: in words and time lines; without an asynchronous agent");
     Ok(vec![table])
+}
+
+/// The rows of a rendezvous with one order of the sides.
+fn rows(
+    table: &mut Table,
+    lane: Lane,
+    scheme: &Scheme,
+    sender_first: bool,
+    quick: bool,
+) -> Result<()> {
+    let idle = Plan { sender_first, receiver_computes: false, sender_computes: false };
+    let medians = |mode, plan| medians(lane, scheme.setting, mode, plan, quick);
+    let alone = medians("none", idle)?;
+    let plans = [
+        ("both", Plan { receiver_computes: true, sender_computes: true, ..idle }),
+        ("receiver", Plan { receiver_computes: true, ..idle }),
+        ("sender", Plan { sender_computes: true, ..idle }),
+    ];
+    for (computes, plan) in plans {
+        let (none, pef) = (medians("none", plan)?, medians("pef", plan)?);
+        let published = (scheme.published)(&plan);
+        let sides = [plan.receiver_computes, plan.sender_computes];
+        for side in (0..2).filter(|side| sides[*side]) {
+            let hidden = |totals: [Total; 2]| totals[side].hidden(alone[side]) * 100.0;
+            let percent = |totals| Cell::from(format!("{:.0} %", hidden(totals)));
+            let name = ["receiver", "sender"][side];
+            let first = if sender_first { "sender" } else { "receiver" };
+            table.row(vec![
+                lane.name().into(),
+                scheme.name.into(),
+                first.into(),
+                computes.into(),
+                name.into(),
+                Cell::number(alone[side].more(), 0, ""),
+                percent(none),
+                percent(pef),
+                if published[side] { "all" } else { "nothing" }.into(),
+            ]);
+            let (name_of_lane, name_of_scheme) = (lane.name(), scheme.name);
+            let what = format!(
+                "as published: {name_of_lane}, {name_of_scheme}, {first} first, {computes} computes, {name}"
+            );
+            let hidden = hidden(none);
+            table.goal(what, format!("{hidden:.0} % hidden"), (hidden > 50.0) == published[side]);
+        }
+    }
+    Ok(())
 }

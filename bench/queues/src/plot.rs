@@ -248,8 +248,8 @@ fn draw_panel(
         .build_cartesian_2d(axis(across, named_x), axis(ys, named_y))?;
     drawn
         .configure_mesh()
-        .x_desc(chart.x)
-        .y_desc(chart.y)
+        .x_desc(&*chart.x)
+        .y_desc(&*chart.y)
         .label_style(font(15))
         .x_label_formatter(&|x| shown(chart.x_unit, *x))
         .y_label_formatter(&|y| shown(chart.y_unit, *y))

@@ -4,12 +4,13 @@
 //! goals with what was measured. Exact goals (counts, bytes) fail the run when they are missed;
 //! goals about time are shown, and never fail it.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Formatter, Result, Write};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A cell: a text, or a number and how it is shown.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Cell {
     /// A text.
@@ -22,24 +23,24 @@ pub(crate) enum Cell {
         #[serde(skip)]
         digits: usize,
         /// What follows it.
-        unit: &'static str,
+        unit: Cow<'static, str>,
     },
 }
 
 impl Cell {
     /// A number.
     pub(crate) const fn number(value: f64, digits: usize, unit: &'static str) -> Self {
-        Self::Number { value, digits, unit }
+        Self::Number { value, digits, unit: Cow::Borrowed(unit) }
     }
 
     /// A count.
     pub(crate) const fn count(value: u64) -> Self {
-        Self::Number { value: value as f64, digits: 0, unit: "" }
+        Self::Number { value: value as f64, digits: 0, unit: Cow::Borrowed("") }
     }
 
     /// A count of bytes.
     pub(crate) const fn bytes(value: u64) -> Self {
-        Self::Number { value: value as f64, digits: 0, unit: " B" }
+        Self::Number { value: value as f64, digits: 0, unit: Cow::Borrowed(" B") }
     }
 
     /// Nanoseconds, shown in a unit that fits.
@@ -54,7 +55,7 @@ impl Cell {
     /// How many times.
     pub(crate) const fn times(value: f64) -> Self {
         let digits = if value < 100.0 { 2 } else { 0 };
-        Self::Number { value, digits, unit: "x" }
+        Self::Number { value, digits, unit: Cow::Borrowed("x") }
     }
 
     /// Nothing to say.
@@ -85,7 +86,7 @@ impl Display for Cell {
 }
 
 /// What a table is to show, and whether it does.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Goal {
     /// What is asked for.
     pub(crate) what: String,
@@ -98,10 +99,10 @@ pub(crate) struct Goal {
 }
 
 /// A curve of a table's picture.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Curve {
     /// In which panel of the picture it is; empty where there is one.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) panel: String,
     /// Its name.
     pub(crate) name: String,
@@ -110,7 +111,7 @@ pub(crate) struct Curve {
 }
 
 /// What numbers at an axis are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Unit {
     /// Counts.
@@ -122,14 +123,14 @@ pub(crate) enum Unit {
 }
 
 /// A table's picture: curves over two logarithmic axes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Chart {
     /// What the x axis shows.
-    pub(crate) x: &'static str,
+    pub(crate) x: Cow<'static, str>,
     /// In what.
     pub(crate) x_unit: Unit,
     /// What the y axis shows.
-    pub(crate) y: &'static str,
+    pub(crate) y: Cow<'static, str>,
     /// In what.
     pub(crate) y_unit: Unit,
     /// The curves.
@@ -139,6 +140,7 @@ pub(crate) struct Chart {
 impl Chart {
     /// An empty picture.
     pub(crate) const fn new(x: &'static str, x_unit: Unit, y: &'static str, y_unit: Unit) -> Self {
+        let (x, y) = (Cow::Borrowed(x), Cow::Borrowed(y));
         Self { x, x_unit, y, y_unit, curves: Vec::new() }
     }
 
@@ -161,10 +163,10 @@ impl Chart {
 }
 
 /// A table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Table {
     /// Its name, as `--only` has it.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// What it shows.
     pub(crate) title: String,
     /// Heads of the columns.
@@ -176,7 +178,7 @@ pub(crate) struct Table {
     /// What it is to show.
     pub(crate) goals: Vec<Goal>,
     /// Its picture, if it has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) chart: Option<Chart>,
 }
 
@@ -184,7 +186,7 @@ impl Table {
     /// A table without rows.
     pub(crate) fn new(name: &'static str, title: impl Into<String>, columns: &[&str]) -> Self {
         Self {
-            name,
+            name: Cow::Borrowed(name),
             title: title.into(),
             columns: columns.iter().map(|&column| column.to_owned()).collect(),
             rows: Vec::new(),

@@ -55,7 +55,7 @@ bowline_base::settings! {
         /// Longest message that is packed into shared memory; longer ones are moved by the
         /// protocols above.
         pub MAX_BCOPY: usize =
-            Setting::<usize>::bytes("BOWLINE_SHM_MAX_BCOPY", 16 << 10, 256, 31 << 10)
+            Setting::<usize>::bytes("BOWLINE_SHM_MAX_BCOPY", 20 << 10, 256, 31 << 10)
             .cost("a quarter of a ring's data area and half of a half of the shared queue hold one, \
                    so both grow with it")
             .change("raise it where cross memory attach is refused");

@@ -59,15 +59,14 @@ impl Inner {
 
     /// Has the best of the protocols receive a message that can.
     fn choose(&mut self, key: Key) {
-        if let Some(life) = self.preferred(key)
-            && self.can(key, life)
-            && life.start(self, key)
-        {
-            return;
-        }
         let scheme = self.engine.options.rndv_scheme;
-        if scheme == RndvScheme::Auto
-            && let Some(life) = self.predicted(key)
+        // One that is to be tried and cannot start yet may need what a later one does: a read proves that shared copies can be.
+        let first = match self.preferred(key) {
+            Some(life) => Some(life),
+            None if scheme == RndvScheme::Auto => self.predicted(key),
+            None => None,
+        };
+        if let Some(life) = first
             && self.can(key, life)
             && life.start(self, key)
         {

@@ -43,10 +43,10 @@ const PREPARATION: Duration = Duration::from_secs(20);
 /// of its own has not stopped spinning.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// From "go" to the death at most, when the survivors fetch a long message, and how many parts of that are drawn from: what it
-/// takes to fetch it depends on how near the processors are, so that each try waits for another time.
-const PAUSE_BULK: Duration = Duration::from_millis(2);
-const PARTS: u32 = 8;
+/// From "go" to the death at least, when the survivors fetch a long message, and how often that may be doubled. What it
+/// takes to fetch it depends on how near the processors are, and on who else uses them, so that each try waits for another time.
+const PAUSE_BULK: Duration = Duration::from_micros(250);
+const DOUBLINGS: u32 = 6;
 
 /// Payload of the long message, bytes: some 1 to 10 ms of copying.
 const BULK: usize = 64 << 20;
@@ -58,7 +58,7 @@ const STRIDE: usize = 1 << 20;
 const FILLING: u8 = 0x3c;
 
 /// Jobs that are tried for one death in the middle of a message.
-const TRIES: u32 = 20;
+const TRIES: u32 = 60;
 
 /// A survivor is about to wait; carries its process id.
 const READY: i32 = 1;
@@ -183,8 +183,8 @@ fn victim(test: Test, world: &World, notes: &Notes) -> Result<()> {
             }
             // Where the sender has a part in the transfer, it does it.
             let start = Instant::now();
-            let parts = 1 + (now() / 1000).unsigned_abs() as u32 % PARTS;
-            while start.elapsed() < PAUSE_BULK * parts / PARTS {
+            let doublings = (now() / 1000).unsigned_abs() as u32 % (DOUBLINGS + 1);
+            while start.elapsed() < PAUSE_BULK * (1 << doublings) {
                 world.iprobe(0, NEVER_SENT)?;
             }
             die(world, notes)

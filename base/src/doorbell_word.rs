@@ -44,7 +44,7 @@ mod socket;
 pub(crate) use fence::membarrier;
 pub use fence::{heavy_fence, light_fence, light_fence_needed};
 #[cfg(not(bowline_loom))]
-pub(crate) use socket::{WakeSocket, prepare_to_wake};
+pub(crate) use socket::{WakeSocket, prepare_to_wake, report_refusal};
 
 #[cfg(not(bowline_loom))]
 use rustix::thread::futex;

@@ -12,20 +12,26 @@
 //!    nobody and take no memory.
 //! 2. The sending socket is made when the first doorbell of a job is opened, since a process may be
 //!    out of descriptors when it has to wake a peer. Only success is remembered.
+//! 3. A signal handler may ring. So a wake allocates nothing and logs nothing: what the system has refused is logged by
+//!    the next thread of the process that goes to sleep itself ([`report_refusal`]).
 
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The socket of this process that sends to everybody.
 static SENDER: OnceLock<OwnedFd> = OnceLock::new();
 
-/// Whether this process has said that it cannot wake peers.
+/// What has kept this process from waking a peer: the system's number of the error above the peer's number among its
+/// node's ranks. None if zero.
+static REFUSAL: AtomicU64 = AtomicU64::new(0);
+
+/// Whether this process has logged that it cannot wake peers: it would do so for each message otherwise.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Makes what [`WakeSocket::wake`] needs, as far as that is possible now.
@@ -60,8 +66,11 @@ impl WakeSocket {
     /// That of an instance of a local rank. The node id is random, so nobody else takes the name by
     /// accident; `token` is the node memory's (rule 1).
     pub(crate) fn of(node_id: u64, (local, instance): (u32, u64), token: u64) -> Option<Self> {
-        let name = format!("bowline-doorbell-{node_id:016x}-{local}-{instance:016x}");
-        let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?;
+        // Rule 3: no memory is allocated for the name.
+        let mut name = io::Cursor::new([0; 80]);
+        write!(name, "bowline-doorbell-{node_id:016x}-{local}-{instance:016x}").ok()?;
+        let len = name.position() as usize;
+        let name = SocketAddrUnix::new_abstract_name(&name.get_ref()[..len]).ok()?;
         Some(Self { local, name, token: token.to_ne_bytes() })
     }
 
@@ -69,7 +78,7 @@ impl WakeSocket {
     /// grant the next time.
     pub(crate) fn wake(&self) -> bool {
         let Some(sender) = sender() else {
-            report(self.local, &"the process has no descriptor left");
+            note_refusal(self.local, Errno::MFILE);
             return false;
         };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -78,7 +87,7 @@ impl WakeSocket {
             // that sits in another network namespace, which connecting has refused.
             Ok(_) | Err(Errno::AGAIN | Errno::CONNREFUSED) => true,
             Err(error) => {
-                report(self.local, &error);
+                note_refusal(self.local, error);
                 false
             }
         }
@@ -99,11 +108,19 @@ impl WakeSocket {
     }
 }
 
-/// Once for the process: it would be once for each message otherwise.
-fn report(local: u32, why: &dyn std::fmt::Display) {
-    // Relaxed: a flag that publishes nothing.
-    if !REPORTED.swap(true, Ordering::Relaxed) {
-        tracing::warn!(%why, local, "cannot wake a peer by its socket; the next message tries again");
+/// Keeps what has been refused for who logs it.
+fn note_refusal(local: u32, error: Errno) {
+    // Relaxed: a value that publishes nothing.
+    REFUSAL.store((error.raw_os_error() as u64) << 32 | u64::from(local), Ordering::Relaxed);
+}
+
+/// Logs once for the process that it could not wake a peer. Not for signal handlers.
+pub(crate) fn report_refusal() {
+    // Relaxed, both: nothing is published.
+    let refusal = REFUSAL.load(Ordering::Relaxed);
+    if refusal != 0 && !REPORTED.swap(true, Ordering::Relaxed) {
+        let (error, local) = (Errno::from_raw_os_error((refusal >> 32) as i32), refusal as u32);
+        tracing::warn!(%error, local, "cannot wake a peer by its socket; the next message tries again");
     }
 }
 

@@ -5,7 +5,7 @@
 //! | mode | who | costs |
 //! |---|---|---|
 //! | `none` | the rank's own calls | nothing |
-//! | `pef` | a *parasite execution flow*: a timer interrupts the rank's thread, which polls for the message of a long nonblocking receive (`progress/pef.rs`) | some microseconds for each poll; system calls of the program that sleep may return EINTR |
+//! | `pef` | a *parasite execution flow*: a timer interrupts the rank's thread, which polls for the message of a long nonblocking receive (`progress/pef.rs`); for sockets and libfabric a thread that is asleep but while long messages are under way there and the rank computes | some microseconds for each poll; system calls of the program that sleep may return EINTR |
 //! | `thread` | a thread that sleeps until a message comes (`progress/helper.rs`), and that carries out steps of collectives in the background as well | a wake-up for each message, and a lock |
 
 mod helper;
@@ -84,11 +84,11 @@ pub enum ProgressError {
 
 bowline_base::debug_by_display!(ProgressError);
 
-/// Gives a worker the driver that the settings ask for.
+/// Gives a worker the driver that the settings ask for. `spread`: ranks of the job are on other hosts.
 ///
 /// # Errors
 /// When the system refuses a thread or a timer, or there is no signal left.
-pub fn attend(worker: &Worker, config: &Config) -> Result<(), ProgressError> {
+pub fn attend(worker: &Worker, config: &Config, spread: bool) -> Result<(), ProgressError> {
     match config.get(PROGRESS) {
         Progress::None => Ok(()),
         Progress::Pef => {
@@ -99,9 +99,13 @@ pub fn attend(worker: &Worker, config: &Config) -> Result<(), ProgressError> {
                 max_polls: config.get(PEF_MAX_POLLS),
                 worth: config.get(PEF_WORTH),
             };
-            worker.install_progress(DriverKind::Signal, |door| {
-                Ok(Box::new(pef::Pef::new(door, schedule)?))
-            })
+            let served = worker.has_served_lanes().then_some(spread);
+            let kind = match served {
+                Some(_) => DriverKind::SignalAndThread,
+                None => DriverKind::Signal,
+            };
+            worker
+                .install_progress(kind, |door| Ok(Box::new(pef::Pef::new(door, schedule, served)?)))
         }
         Progress::Thread => {
             let bell = worker.doorbell();

@@ -279,7 +279,7 @@ pub fn worker(
         config: config.clone(),
     };
     let worker = Worker::with_costs(parts, &costs)?;
-    crate::progress::attend(&worker, config)?;
+    crate::progress::attend(&worker, config, place.spread)?;
     crate::report::attend(&worker, place.rank, config);
     Ok(worker)
 }

@@ -132,7 +132,10 @@ impl Communicator {
         let Some((ep, envelope)) = self.destination(dest, tag)? else { return Ok(None) };
         Ok(match self.inner.process.send(ep, envelope, buffer, mode)? {
             Sent::Done => None,
-            Sent::Pending(id) => Some(PostedMessage::new(id, false)),
+            Sent::Pending(id) => {
+                self.inner.process.worker.watch_send(id);
+                Some(PostedMessage::new(id, false))
+            }
         })
     }
 

@@ -31,6 +31,18 @@ const CASES: &[Kill] = &[
     Kill { name: "killed_in_a_large_reduction", ranks: 3, victim: 1, program: killed_in_large },
     Kill { name: "killed_in_the_background", ranks: 4, victim: 2, program: killed_in_background },
     Kill { name: "killed_beside_a_helper", ranks: 4, victim: 2, program: killed_in_background },
+    Kill {
+        name: "killed_beside_a_lane_thread",
+        ranks: 4,
+        victim: 2,
+        program: killed_in_background,
+    },
+    Kill {
+        name: "killed_while_a_lane_thread_reads",
+        ranks: 2,
+        victim: 1,
+        program: killed_while_read,
+    },
     Kill { name: "killed_while_it_is_read", ranks: 2, victim: 1, program: killed_while_read },
     Kill { name: "killed_while_it_reads", ranks: 2, victim: 1, program: killed_while_reading },
     Kill {
@@ -379,6 +391,11 @@ pub(crate) fn cases() -> Vec<Case> {
 fn launch(case: &Kill) -> Result<(), String> {
     let helped: &[_] = match case.name {
         "killed_beside_a_helper" => &[("BOWLINE_PROGRESS", "thread")],
+        "killed_beside_a_lane_thread" | "killed_while_a_lane_thread_reads" => &[
+            ("BOWLINE_PROGRESS", "pef"),
+            ("BOWLINE_TRANSPORTS", "self,tcp"),
+            ("BOWLINE_RNDV_THRESHOLD", "8KiB"),
+        ],
         // What is chosen depends on the processors of the machine.
         "killed_while_it_is_read" | "killed_while_it_reads" => &[("BOWLINE_RNDV_SCHEME", "get")],
         "killed_while_it_sends_fragments" | "killed_while_it_gets_fragments" => {
@@ -386,7 +403,9 @@ fn launch(case: &Kill) -> Result<(), String> {
         }
         _ => &[],
     };
-    launch_with_deaths(case.ranks, program_name(case), helped, |rank| rank == case.victim)
+    // The thread leaves ranks of one host alone that compute for a short time.
+    let hosts = if case.name.contains("lane_thread") { "one,two" } else { "" };
+    launch_on_hosts(hosts, case.ranks, program_name(case), helped, |rank| rank == case.victim)
 }
 
 /// Runs a job of this program, with some settings: the ranks that `dies` says have to be killed, and all others to end

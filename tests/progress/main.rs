@@ -5,6 +5,7 @@
 mod common;
 #[cfg(feature = "verbs")]
 mod devices;
+mod served;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,7 +1,7 @@
 //! Asynchronous progress: what moves a worker on while its thread computes.
 //!
-//! Two kinds of drivers use it, which live outside of this crate, since they need a clock, signals
-//! or threads. Both enter by remote handles of the worker's lock ([`bowline_base::worker_lock`]), so that there is one
+//! Three kinds of drivers use it, which live outside of this crate, since they need a clock, signals
+//! or threads. All enter by remote handles of the worker's lock ([`bowline_base::worker_lock`]), so that there is one
 //! inside at most.
 //!
 //! ```text
@@ -35,6 +35,7 @@
 //!    and a program that sleeps on the worker's descriptor.
 
 mod act;
+mod served;
 mod sink;
 
 use std::time::Duration;
@@ -82,6 +83,8 @@ pub enum AsyncProgress {
 pub enum DriverKind {
     /// A signal handler of its thread.
     Signal,
+    /// The same, and a thread for the lanes that handlers may not poll ([`Worker::has_served_lanes`]).
+    SignalAndThread,
     /// A thread that sleeps on its lanes.
     Thread,
 }
@@ -170,40 +173,55 @@ impl Worker {
             inner.engine.async_state.thread = has;
             inner.descriptors = None;
         };
-        // Before the thread begins, which would take signals otherwise.
-        if how == DriverKind::Thread {
+        // Before the thread begins, which would take signals otherwise, or ring nobody.
+        if how != DriverKind::Signal {
             drop(self.signal());
+        }
+        if how == DriverKind::Thread {
             set_thread(true);
         }
         let made = make(RemoteWorker(self.inner.remote()));
         *driver = Some(made.inspect_err(|_| set_thread(false))?);
         self.choose(|conditions| Conditions { asynchronous: true, ..conditions });
-        if how == DriverKind::Signal {
+        if how != DriverKind::Thread {
             let inner = &mut *self.inner.borrow_mut();
-            inner.engine.async_state.from = inner.first_watched();
+            let handled_from = inner.first_offered(Lane::is_signal_safe);
+            let serves = how == DriverKind::SignalAndThread;
+            let served_from = if serves { inner.first_served() } else { usize::MAX };
+            let state = &mut inner.engine.async_state;
+            (state.handled_from, state.served_from) = (handled_from, served_from);
+            state.from = handled_from.min(served_from);
+            self.installed.serves.set(serves);
             inner.provide();
         }
         Ok(())
     }
 
-    /// A long receive was posted: polls once if no message of its was known, and has it watched if
-    /// there is none, or one that takes its receiver long to copy.
+    /// A long receive was posted: polls once if no message of its was known, and has it watched by who is of use for
+    /// it: by handlers if there is none, or one that takes its receiver long to copy.
     #[cold]
     pub(crate) fn watch(&self, key: Key, known: bool) {
         let what = {
             let inner = &mut *self.inner.borrow_mut();
-            if !known {
+            if !known && inner.engine.async_state.handled_from != usize::MAX {
                 inner.progress();
             }
-            let Some(what) = inner.gain(key) else { return };
-            inner.provide();
-            inner.prepare_buffer(key);
-            inner.engine.watch(key);
+            let what = inner.gain(key);
+            if what.is_some() {
+                inner.provide();
+                inner.prepare_buffer(key);
+                inner.engine.watch(key);
+            }
             what
         };
-        self.installed.watching.set(true);
-        if let Some(driver) = &mut *self.installed.driver.borrow_mut() {
-            driver.watch(what);
+        if let Some(what) = what {
+            self.installed.watching.set(true);
+            if let Some(driver) = &mut *self.installed.driver.borrow_mut() {
+                driver.watch(what);
+            }
+        }
+        if self.installed.serves.get() {
+            self.serve(key);
         }
     }
 }
@@ -213,6 +231,9 @@ impl Inner {
     fn gain(&self, key: Key) -> Option<WatchedReceive> {
         let request = self.engine.requests.get(key).filter(|request| !request.done)?;
         let Body::Receive(receive) = &request.body else { return None };
+        if receive.buffer.len_or_mark() < self.engine.async_state.handled_from {
+            return None;
+        }
         let Some(fetch) = &receive.fetch else {
             // Whose it will be is not known yet: any lane's that handlers poll, and that has brought such messages
             // before where it moves them.
@@ -265,9 +286,9 @@ impl Inner {
         });
     }
 
-    /// The shortest receive that a rendezvous may match.
-    fn first_watched(&self) -> usize {
-        let lanes = self.lanes.iter().filter(|lane| lane.is_signal_safe());
+    /// The shortest message for which a rendezvous may be chosen on one of `these` lanes.
+    fn first_offered(&self, these: impl Fn(&Lane) -> bool) -> usize {
+        let lanes = self.lanes.iter().filter(|lane| these(lane));
         let shortest = lanes.flat_map(|lane| {
             let rendezvous =
                 self.engine.protocols.all.iter().filter(|protocol| protocol.rendezvous);
@@ -352,5 +373,7 @@ impl crate::engine::Engine {
             })
         };
         self.async_state.watched.retain(open);
+        let under_way = |key: &Key| self.requests.get(*key).is_some_and(|request| !request.done);
+        self.async_state.served.retain(under_way);
     }
 }

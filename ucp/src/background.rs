@@ -69,6 +69,9 @@ impl RemoteWorker {
         Ok(RequestId(key))
     }
 
+    /// [`Worker::watch_send`]: nobody has to be notified, as for receives.
+    pub const fn watch_send(&self, _: RequestId) {}
+
     /// [`Worker::take`].
     pub fn take(&self, id: RequestId) -> Option<OpStatus> {
         self.enter().engine.take(id.0)

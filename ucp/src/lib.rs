@@ -118,6 +118,6 @@ pub use tagged::{MatchedMessage, SendMode};
 pub use wait::{Clock, FailureSource, Idle, Stages, Waiter, Waits};
 pub use wakeup::{Arm, WakeError};
 pub use worker::{
-    AmHandler, AmKept, AmMessage, CompletionHandler, ErrorHandler, ProgressDriver, WatchedReceive,
-    Worker, WorkerParts,
+    AmHandler, AmKept, AmMessage, CompletionHandler, ErrorHandler, LeftToWatch, ProgressDriver,
+    WatchedReceive, Worker, WorkerParts,
 };

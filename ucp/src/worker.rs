@@ -35,7 +35,7 @@ use crate::wait::{FailureSource, Waiter};
 use crate::wire;
 
 use driver::InstalledDriver;
-pub use driver::{ProgressDriver, WatchedReceive};
+pub use driver::{LeftToWatch, ProgressDriver, WatchedReceive};
 pub(crate) use handlers::Place;
 pub use handlers::{AmHandler, AmKept, AmMessage, CompletionHandler, ErrorHandler};
 use handlers::{Handlers, Watchers};

@@ -10,8 +10,8 @@ use bowline_base::buffer::SendBuf;
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{
-    Arm, DriverKind, Envelope, Ep, Idle, ProgressDriver, RemoteWorker, SendMode, SharedWorker,
-    Stages, Waiter, WatchedReceive, Worker,
+    Arm, DriverKind, Envelope, Ep, Idle, LeftToWatch, ProgressDriver, RemoteWorker, SendMode,
+    SharedWorker, Stages, Waiter, WatchedReceive, Worker,
 };
 
 /// Does nothing: the test has the side door.
@@ -19,8 +19,9 @@ struct ByHand;
 
 impl ProgressDriver for ByHand {
     fn watch(&mut self, _: WatchedReceive) {}
+    fn serve(&mut self) {}
     fn pause(&mut self) {}
-    fn resume(&mut self) {}
+    fn resume(&mut self, _: LeftToWatch) {}
 }
 
 /// What a helper of the worker would have.

@@ -21,6 +21,7 @@ mod pair;
 mod rendezvous;
 mod requests;
 mod selection;
+mod served;
 mod shared;
 mod sides;
 mod simulated;

@@ -186,7 +186,7 @@ fn build(workspace: &Workspace, ofi: bool) -> Result<()> {
         .args(["build", "-q"])
         .args(packages)
         .args(if ofi { &["--features", "bowline-cli/ofi"][..] } else { &[] })
-        .args(["--example", "until_error", "--example", "ring"])
+        .args(["--example", "until_error", "--example", "ring", "--example", "hidden"])
         .current_dir(&workspace.root)
         .status()
         .context("cannot start cargo")?;

@@ -12,8 +12,8 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_base::worker_lock::{Driven, SharedLock, WorkerLock};
 use bowline_ucp::{
-    DriverKind, Envelope, Ep, MatchSpec, ProgressDriver, RequestId, SendMode, Sent, SharedWorker,
-    SpaceOptions, WatchedReceive, Worker,
+    DriverKind, Envelope, Ep, LeftToWatch, MatchSpec, ProgressDriver, RequestId, SendMode, Sent,
+    SharedWorker, SpaceOptions, WatchedReceive, Worker,
 };
 
 use crate::ranks::{Scope, median};
@@ -27,8 +27,9 @@ struct Absent;
 
 impl ProgressDriver for Absent {
     fn watch(&mut self, _: WatchedReceive) {}
+    fn serve(&mut self) {}
     fn pause(&mut self) {}
-    fn resume(&mut self) {}
+    fn resume(&mut self, _: LeftToWatch) {}
 }
 
 /// A number that threads share.

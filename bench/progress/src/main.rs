@@ -2,7 +2,7 @@
 //! beside the figures of chapter 3 of J. A. Zounmevo's thesis (Queen's University, 2014).
 //!
 //! `cargo xtask bench progress` builds it for release and runs it. The ranks are threads of this
-//! program, bound to a processor each; times never fail a run.
+//! program, bound to a processor each, but for those whose memory is measured; times never fail a run.
 
 mod applications;
 mod collectives;
@@ -35,7 +35,8 @@ struct Arguments {
     /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
-    /// Over these lanes, of overhead, overlap, schemes and applications: carrier, shm, verbs [default: carrier, shm]
+    /// Over these lanes, of overhead, overlap, schemes and applications: carrier, shm, tcp, hosts (tcp between two network
+    /// namespaces, with a delay), ofi, verbs [default: carrier, shm]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     lanes: Vec<String>,
     /// Measure nothing, but show, write and draw the tables of this file, which `--json` has written
@@ -117,8 +118,12 @@ fn lanes(names: &[String]) -> Result<Vec<Lane>> {
         match name.as_str() {
             "carrier" => all.push(Lane::Carrier),
             "shm" => all.push(Lane::Shm),
+            "tcp" => all.push(Lane::Tcp),
+            "hosts" => all.extend([Lane::Hosts, Lane::HostsElsewhere]),
+            "ofi" if cfg!(feature = "ofi") => all.push(Lane::Ofi),
+            "ofi" => bail!("this build has no libfabric; build with --features ofi"),
             "verbs" => all.extend([Lane::Verbs, Lane::VerbsElsewhere]),
-            _ => bail!("no lane {name:?}; there are carrier, shm and verbs"),
+            _ => bail!("no lane {name:?}; there are carrier, shm, tcp, hosts, ofi and verbs"),
         }
     }
     Ok(all)

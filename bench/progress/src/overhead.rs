@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Result;
 use bowline::mpi::World;
 
-use crate::ranks::{Lane, MODES, Scope, median, run};
+use crate::ranks::{MODES, Scope, median, run};
 use crate::table::{Cell, Table};
 
 /// The scenarios, and what was published (figures 3.6a to c): overhead of the parasite flow and of the thread, in us.
@@ -88,12 +88,8 @@ pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
         ],
     );
     for lane in scope.lanes_here() {
-        let sizes: &[usize] = match lane {
-            Lane::Carrier | Lane::Writer | Lane::Verbs | Lane::VerbsElsewhere => {
-                &[16 << 10, 64 << 10]
-            }
-            Lane::Shm | Lane::Tcp => &[16 << 10, 64 << 10, 256 << 10],
-        };
+        let sizes: &[usize] =
+            if lane.carries() { &[16 << 10, 64 << 10] } else { &[16 << 10, 64 << 10, 256 << 10] };
         // Modes take turns, so that a disturbance meets all of them.
         let mut found = vec![vec![vec![Vec::new(); 3]; sizes.len()]; MODES.len()];
         for _ in 0..rounds {

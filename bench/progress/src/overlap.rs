@@ -169,7 +169,10 @@ fn sizes(lane: Lane) -> Result<Vec<usize>> {
         Lane::Verbs | Lane::VerbsElsewhere => {
             return Ok(vec![LEAST, 64 << 10, 128 << 10, 256 << 10]);
         }
-        Lane::Writer | Lane::Shm | Lane::Tcp => {}
+        Lane::Hosts | Lane::HostsElsewhere => {
+            return Ok(vec![LEAST, 64 << 10, 128 << 10, 256 << 10]);
+        }
+        Lane::Writer | Lane::Shm | Lane::Tcp | Lane::Ofi => {}
     }
     let total = |size| {
         let both = run(2, lane, ALONE, |world| totals(world, BOTH, lane.work(), &[size], 20))?;
@@ -245,7 +248,9 @@ pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
                         chart.point_in(&panel, name_of_mode, *size as f64, time);
                     }
                 }
-                judge(&mut table, lane, sender_first, name, &with, side, sizes.len());
+                let last = sizes.len() - 1;
+                let hidden = with[1][side][last].hidden(without[0][side][last]) * 100.0;
+                judge(&mut table, lane, sender_first, name, &with, side, hidden);
             }
         }
     }
@@ -265,16 +270,20 @@ fn judge(
     name: &str,
     with: &[[Vec<Total>; 2]],
     side: usize,
-    sizes: usize,
+    hidden: f64,
 ) {
     let who = format!(
         "{}, {} first, {name}",
         lane.name(),
         if sender_first { "sender" } else { "receiver" }
     );
-    let (least, most) = (with[1][side][0].with, with[1][side][sizes - 1].with);
-    if lane != Lane::Shm {
-        let grown = (most / least - 1.0) * 100.0;
+    if lane == Lane::HostsElsewhere {
+        let what = format!("pef hides 80 % of the longest message ({who})");
+        return table.goal(what, format!("{hidden:.0} %"), hidden >= 80.0);
+    }
+    if lane.carries() {
+        let most = with[1][side].last().map_or(f64::NAN, |total| total.with);
+        let grown = (most / with[1][side][0].with - 1.0) * 100.0;
         let what = format!("pef flat within 2 % ({who})");
         return table.goal(what, format!("{grown:+.2} %"), grown < 2.0);
     }

@@ -12,7 +12,7 @@ use bowline::stack::{self, RankPlace, SETTINGS, area_bytes};
 use bowline::wait::SystemWaiter;
 use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
-use bowline_bench::DelayedNetwork;
+use bowline_bench::{DelayedNetwork, RelayOptions};
 use bowline_receive_queue::with_messages;
 use bowline_shm::{ShmIface, ShmOptions};
 use bowline_sim::{Carrier, CarrierOptions};
@@ -33,6 +33,12 @@ pub(crate) enum Lane {
     Shm,
     /// Sockets of this machine.
     Tcp,
+    /// The same between two hosts, whose packets take a time to each other.
+    Hosts,
+    /// The same, for ranks whose computation takes no processor: packets and their delay take one.
+    HostsElsewhere,
+    /// libfabric, by its provider of sockets.
+    Ofi,
     /// RDMA devices, one for each rank where there are several.
     Verbs,
     /// The same, for ranks whose computation takes no processor: what an emulated device does takes one.
@@ -51,7 +57,7 @@ pub(crate) struct Scope {
 impl Scope {
     /// The lanes of what has no computation that could be elsewhere.
     pub(crate) fn lanes_here(&self) -> impl Iterator<Item = Lane> {
-        self.lanes.iter().copied().filter(|lane| *lane != Lane::VerbsElsewhere)
+        self.lanes.iter().copied().filter(|lane| !lane.is_elsewhere())
     }
 }
 
@@ -65,6 +71,9 @@ impl Lane {
             Self::Writer => "carrier that writes",
             Self::Shm => "shm",
             Self::Tcp => "tcp",
+            Self::Hosts => "hosts",
+            Self::HostsElsewhere => "hosts, elsewhere",
+            Self::Ofi => "ofi",
             Self::Verbs => "verbs",
             Self::VerbsElsewhere => "verbs, elsewhere",
         }
@@ -72,6 +81,21 @@ impl Lane {
 
     pub(crate) const fn is_verbs(self) -> bool {
         matches!(self, Self::Verbs | Self::VerbsElsewhere)
+    }
+
+    /// Whether the ranks' computation takes no processor.
+    pub(crate) const fn is_elsewhere(self) -> bool {
+        matches!(self, Self::HostsElsewhere | Self::VerbsElsewhere)
+    }
+
+    /// Whether its ranks are on two hosts.
+    pub(crate) const fn joins_hosts(self) -> bool {
+        matches!(self, Self::Hosts | Self::HostsElsewhere)
+    }
+
+    /// Whether what carries a message takes none of the ranks' time for its bytes.
+    pub(crate) const fn carries(self) -> bool {
+        matches!(self, Self::Carrier | Self::Writer) || self.is_verbs()
     }
 
     /// How long the computation is that hides a message. An emulated device, on emulated processors, takes ten times as
@@ -83,8 +107,8 @@ impl Lane {
     /// That computation.
     pub(crate) fn work(self) -> Work {
         match self {
-            Self::VerbsElsewhere => Work::Elsewhere(self.computed()),
-            _ => Work::of(self.computed()),
+            lane if lane.is_elsewhere() => Work::Elsewhere(lane.computed()),
+            lane => Work::of(lane.computed()),
         }
     }
 }
@@ -161,12 +185,27 @@ pub(crate) fn run_with<R: Send>(
         settings.push(("BOWLINE_COOPERATE", "1GiB"));
     }
     match lane {
-        Lane::Tcp => settings.push(("BOWLINE_TRANSPORTS", "self,tcp")),
+        Lane::Tcp | Lane::Hosts | Lane::HostsElsewhere => {
+            settings.push(("BOWLINE_TRANSPORTS", "self,tcp"));
+        }
+        Lane::Ofi => {
+            let sockets = [("BOWLINE_TRANSPORTS", "self,ofi"), ("BOWLINE_OFI_PROVIDER", "tcp")];
+            settings.extend(sockets);
+        }
         Lane::Verbs | Lane::VerbsElsewhere => {
             settings.push(("BOWLINE_TRANSPORTS", "self,verbs"));
         }
         Lane::Carrier | Lane::Writer | Lane::Shm => {}
     }
+    let own_network = match (lane.joins_hosts(), network) {
+        (true, None) => {
+            let all: Vec<usize> = (0..bowline::wait::processors()).collect();
+            let options = RelayOptions::default();
+            Some(DelayedNetwork::make(ranks as usize, &all, &options).context("no hosts")?)
+        }
+        _ => None,
+    };
+    let network = own_network.as_ref().or(network);
     let devices = if lane.is_verbs() { devices()? } else { Vec::new() };
     if devices.iter().any(|device| device.starts_with(SOFT_ROCE)) {
         settings.extend([("BOWLINE_WAIT_SPINS", "0"), ("BOWLINE_WAIT_YIELDS", "0")]);
@@ -236,9 +275,15 @@ fn join(
     let waiter = SystemWaiter::new(config);
     waiter.policy().share_processors(shared);
     let worker = match lane {
-        Lane::Tcp | Lane::Verbs | Lane::VerbsElsewhere => {
+        Lane::Tcp
+        | Lane::Hosts
+        | Lane::HostsElsewhere
+        | Lane::Ofi
+        | Lane::Verbs
+        | Lane::VerbsElsewhere => {
             bind(rank as usize);
-            let place = RankPlace { shared, ..RankPlace::of_thread(job, rank) };
+            let spread = lane.joins_hosts();
+            let place = RankPlace { shared, spread, ..RankPlace::of_thread(job, rank) };
             stack::worker(&place, config, waiter)?
         }
         Lane::Shm | Lane::Carrier | Lane::Writer => {
@@ -263,7 +308,7 @@ fn join(
                 failures: None,
                 config: config.clone(),
             })?;
-            progress::attend(&worker, config)?;
+            progress::attend(&worker, config, false)?;
             worker
         }
     };

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bowline_base::doorbell::{Doorbell, WakeSet};
 use bowline_base::sync::atomic::{AtomicBool, Ordering};
-use bowline_ucp::{ProgressDriver, RemoteWorker, WatchedReceive};
+use bowline_ucp::{LeftToWatch, ProgressDriver, RemoteWorker, WatchedReceive};
 
 use super::ProgressError;
 use crate::wait::sleep_on;
@@ -34,7 +34,6 @@ impl Helper {
             .name("bowline progress".to_owned())
             .spawn(move || {
                 bowline_base::short_slice::request();
-                // Ranks would wait for its news for ever.
                 let guard = EndsProcess;
                 run(&door, &stopped);
                 std::mem::forget(guard);
@@ -44,8 +43,8 @@ impl Helper {
     }
 }
 
-/// Ends the process when it is dropped, that is, by a panic.
-struct EndsProcess;
+/// Ends the process when it is dropped, that is, by a panic: ranks would wait for this thread for ever.
+pub(super) struct EndsProcess;
 
 impl Drop for EndsProcess {
     fn drop(&mut self) {
@@ -85,10 +84,13 @@ impl ProgressDriver for Helper {
     fn watch(&mut self, _: WatchedReceive) {
         // The lanes wake it.
     }
+    fn serve(&mut self) {
+        // As `watch`.
+    }
     fn pause(&mut self) {
         // It sleeps, or serves the rank that waits.
     }
-    fn resume(&mut self) {
+    fn resume(&mut self, _: LeftToWatch) {
         // As `watch`.
     }
 }

@@ -35,9 +35,12 @@
 //! 10. Where both ranks compute, a message that both would copy together in their waits is left alone, as the engine says
 //!     ([`AsyncProgress::Left`](bowline_ucp::AsyncProgress::Left)); where senders are found to compute again and again, most
 //!     messages are polled for late (`pef/absent.rs`).
+//! 11. Lanes that no handler may poll (sockets, libfabric) have a thread that is asleep but while their long messages are
+//!     under way and the rank computes (`pef/lane_thread.rs`).
 
 mod absent;
 mod flow;
+mod lane_thread;
 mod slot;
 
 use std::io;
@@ -46,11 +49,12 @@ use std::time::Duration;
 
 use bowline_base::sync::atomic::Ordering;
 use bowline_base::sync::yield_now;
-use bowline_ucp::{ProgressDriver, RemoteWorker, WatchedReceive};
+use bowline_ucp::{LeftToWatch, ProgressDriver, RemoteWorker, WatchedReceive};
 
 use super::ProgressError;
 
 use flow::Flow;
+use lane_thread::LaneThread;
 use slot::{TABLE, TAKEN, signal, take_slot, unblock};
 
 pub(super) use flow::{poll_count, timer_calls};
@@ -73,16 +77,25 @@ pub(super) struct Pef {
     /// The thread that the timer interrupts.
     thread: Option<libc::pid_t>,
     signal: libc::c_int,
+    /// Rule 11, if the worker has such lanes.
+    lane_thread: Option<LaneThread>,
 }
 
 impl Pef {
-    pub(super) fn new(door: RemoteWorker, schedule: Schedule) -> Result<Self, ProgressError> {
+    /// `served`: the worker has lanes that no handler may poll, and whether ranks of the job are on other hosts.
+    pub(super) fn new(
+        door: RemoteWorker,
+        schedule: Schedule,
+        served: Option<bool>,
+    ) -> Result<Self, ProgressError> {
         let signal = signal()?;
+        let start = |spread| LaneThread::start(door.clone(), schedule.phase, spread);
+        let lane_thread = served.map(start).transpose()?;
         let slot = take_slot().ok_or(ProgressError::TooManyRanks)?;
         let flow = Arc::new(Flow::new(door, schedule));
         // SeqCst: pairs with the load in `Slot::handle`.
         TABLE[slot].flow.store(Arc::as_ptr(&flow).cast_mut(), Ordering::SeqCst);
-        let mut pef = Self { slot, flow, thread: None, signal };
+        let mut pef = Self { slot, flow, thread: None, signal, lane_thread };
         // Now, so that a refusal is an error of the start.
         pef.follow_thread()?;
         Ok(pef)
@@ -136,13 +149,25 @@ impl ProgressDriver for Pef {
         self.flow.begin(what);
     }
 
-    fn pause(&mut self) {
-        self.flow.pause();
+    fn serve(&mut self) {
+        if let Some(thread) = &self.lane_thread {
+            thread.begin();
+        }
     }
 
-    fn resume(&mut self) {
-        if self.follow_thread().is_ok() {
+    fn pause(&mut self) {
+        self.flow.pause();
+        if let Some(thread) = &self.lane_thread {
+            thread.pause();
+        }
+    }
+
+    fn resume(&mut self, left: LeftToWatch) {
+        if left.handled && self.follow_thread().is_ok() {
             self.flow.resume();
+        }
+        if left.served {
+            self.serve();
         }
     }
 }

@@ -156,7 +156,8 @@ impl<'a> Arena<'a> {
     /// Starts a send of a span.
     #[inline]
     pub(crate) fn send(&mut self, ep: Ep, envelope: Envelope, span: Span) -> Result<(), OpError> {
-        self.stage.send(&self.process.worker, &self.spaces, ep, envelope, span)
+        // Waited for in this call, as the receives.
+        self.stage.send(&self.process.worker, &self.spaces, ep, envelope, span).map(drop)
     }
 
     /// Starts a receive into a span.

@@ -77,6 +77,7 @@ impl Pool {
         match comm.inner.process.send(ep, envelope, copy, SendMode::Standard)? {
             Sent::Done => {}
             Sent::Pending(id) => {
+                comm.inner.process.worker.watch_send(id);
                 let number = self.last.get() + 1;
                 self.last.set(number);
                 self.used.set(self.used.get() + bytes);

@@ -305,7 +305,10 @@ impl Active {
                 let ep = with.peers[known.expect("all receivers were found before")].1?;
                 let Own { space, rank } = names.own;
                 let envelope = Envelope { space, source: rank, tag: *tag };
-                Ok(stage.send(port, spaces, ep, envelope, from)?)
+                if let Some(id) = stage.send(port, spaces, ep, envelope, from)? {
+                    port.watch_send(id);
+                }
+                Ok(())
             }
             Step::Recv { from, into, phase } => {
                 *tag = names.tag + u64::from(phase);

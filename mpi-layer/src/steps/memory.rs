@@ -32,6 +32,8 @@ use bowline_model::coll::plan::{Space, Span};
 pub(crate) trait Port {
     fn send(&self, ep: Ep, envelope: Envelope, buffer: SendBuf) -> Result<Sent, OpError>;
     fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError>;
+    /// The rank is going to compute before it waits for a send.
+    fn watch_send(&self, id: RequestId);
     fn take(&self, id: RequestId) -> Option<OpStatus>;
     fn cancel(&self, id: RequestId);
     fn detach(&self, id: RequestId);
@@ -48,6 +50,11 @@ macro_rules! ports {
             #[inline]
             fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
                 self.recv(spec, buffer)
+            }
+
+            #[inline]
+            fn watch_send(&self, id: RequestId) {
+                self.watch_send(id);
             }
 
             #[inline]
@@ -186,7 +193,7 @@ impl Stage {
         }
     }
 
-    /// Starts a send of a span.
+    /// Starts a send of a span. Which request it has, if it is not complete.
     #[inline]
     pub(crate) fn send(
         &mut self,
@@ -195,19 +202,18 @@ impl Stage {
         ep: Ep,
         envelope: Envelope,
         span: Span,
-    ) -> Result<(), OpError> {
+    ) -> Result<Option<RequestId>, OpError> {
         let start = self.readable(spaces, span);
         // SAFETY: the bytes lie in a space (rule 1), which stays until the operation is complete, as the maker of
         // the spaces has promised. Until then nothing writes them (rule 2: `read` holds the span from here or
         // it is complete already).
         let buffer = unsafe { SendBuf::borrowed(start, span.len) };
         let sent = without_unwinding(|| port.send(ep, envelope, buffer))?;
-        if let Sent::Pending(id) = sent {
-            self.read[span.space as usize].add(span);
-            let (tag, partner) = (envelope.tag, Partner::To(ep));
-            self.flights.push(Flight { id, span, tag, partner, track: self.track });
-        }
-        Ok(())
+        let Sent::Pending(id) = sent else { return Ok(None) };
+        self.read[span.space as usize].add(span);
+        let (tag, partner) = (envelope.tag, Partner::To(ep));
+        self.flights.push(Flight { id, span, tag, partner, track: self.track });
+        Ok(Some(id))
     }
 
     /// Starts a receive into a span, which `post` posts.

@@ -1,6 +1,9 @@
 //! What is kept ready for signal handlers, and which receives they are for. The rules are in
 //! [`crate::async_progress`].
 
+use std::sync::Arc;
+
+use bowline_base::doorbell::WakeSet;
 use bowline_base::slab::Key;
 
 use bowline_uct::PreparedId;
@@ -24,9 +27,16 @@ pub(crate) struct PreparedBuffer {
 
 /// What is kept ready for signal handlers, and which receives they are for.
 pub(crate) struct AsyncState {
-    /// The shortest receive that is watched; none by default.
+    /// The shortest receive that is watched by anybody; none by default.
     pub(crate) from: usize,
+    /// The shortest one that handlers are of use for.
+    pub(crate) handled_from: usize,
     pub(crate) watched: Vec<Key>,
+    /// The shortest request that a thread serves which knows of watched requests alone.
+    pub(crate) served_from: usize,
+    pub(crate) served: Vec<Key>,
+    /// What becomes readable when a lane of those requests has something.
+    pub(crate) served_descriptors: Option<Arc<WakeSet>>,
     /// Of watched receives, until ordinary calls find that they have ended.
     pub(crate) prepared: Vec<PreparedBuffer>,
     #[expect(clippy::vec_box, reason = "it is the boxes that are kept")]
@@ -53,7 +63,11 @@ pub(crate) struct AsyncState {
 impl AsyncState {
     pub(crate) const NONE: Self = Self {
         from: usize::MAX,
+        handled_from: usize::MAX,
         watched: Vec::new(),
+        served_from: usize::MAX,
+        served: Vec::new(),
+        served_descriptors: None,
         prepared: Vec::new(),
         fetches: Vec::new(),
         retired: Vec::new(),

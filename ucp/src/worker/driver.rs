@@ -28,20 +28,34 @@ pub trait ProgressDriver: Send {
     /// as the others.
     fn watch(&mut self, what: WatchedReceive);
 
-    /// The thread waits in a call, which progresses: no signals before [`resume`](Self::resume), or
-    /// before the next receive.
+    /// A request was posted that a thread may move ([`RemoteWorker::serve_watched`](crate::RemoteWorker::serve_watched)).
+    fn serve(&mut self);
+
+    /// The thread waits in a call, which progresses: nothing beside before [`resume`](Self::resume), or
+    /// before the next request.
     fn pause(&mut self);
 
-    /// The call has ended, and receives are still watched.
-    fn resume(&mut self);
+    /// The call has ended, and requests are still watched.
+    fn resume(&mut self, left: LeftToWatch);
+}
+
+/// For whom requests are left when a call that has waited ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftToWatch {
+    /// Receives for signal handlers.
+    pub handled: bool,
+    /// Requests for a thread.
+    pub served: bool,
 }
 
 /// The driver of a worker, if it has one.
 #[derive(Default)]
 pub(crate) struct InstalledDriver {
     pub(crate) driver: RefCell<Option<Box<dyn ProgressDriver>>>,
-    /// It was notified of a receive since it paused.
+    /// It was notified of a request since it paused.
     pub(crate) watching: Cell<bool>,
+    /// It has a thread for requests of lanes that handlers may not poll.
+    pub(crate) serves: Cell<bool>,
 }
 
 /// The driver's pause while a call waits; it ends with this.
@@ -81,16 +95,18 @@ impl<'a> Pause<'a> {
 
     #[cold]
     fn end(&mut self) {
-        {
+        let left = {
             let engine = &mut self.worker.inner.borrow_mut().engine;
             engine.forget_ended();
-            if engine.async_state.watched.is_empty() {
-                return;
-            }
+            let handled = !engine.async_state.watched.is_empty();
+            LeftToWatch { handled, served: !engine.async_state.served.is_empty() }
+        };
+        if !left.handled && !left.served {
+            return;
         }
         self.worker.installed.watching.set(true);
         if let Some(driver) = &mut *self.worker.installed.driver.borrow_mut() {
-            driver.resume();
+            driver.resume(left);
         }
     }
 }

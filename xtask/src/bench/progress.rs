@@ -12,6 +12,9 @@ use crate::workspace::Workspace;
 /// The lane that this machine may lack devices for.
 const VERBS: &str = "verbs";
 
+/// The lane that not every machine has the library of.
+const OFI: &str = "ofi";
+
 /// The tables that it is measured for.
 const OVER_VERBS: &str = "overhead,overlap,schemes";
 
@@ -24,8 +27,9 @@ pub(crate) struct Options {
     /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
-    /// Over these lanes, of overhead, overlap, schemes and applications: carrier and shm, or verbs alone, in a guest, by
-    /// default of overhead, overlap and schemes [default: carrier, shm]
+    /// Over these lanes, of overhead, overlap, schemes and applications: carrier, shm, tcp, hosts (tcp between two network
+    /// namespaces, with a delay), ofi; or verbs alone, in a guest, by default of overhead, overlap and schemes [default:
+    /// carrier, shm]
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     lanes: Vec<String>,
     /// Where to write the tables as JSON
@@ -46,7 +50,10 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         ensure!(options.lanes.len() == 1, "{VERBS} is measured in a guest, without other lanes");
         return in_guest(workspace, options, &only);
     }
-    super::build_release(workspace, &["-p", "bowline-bench-progress", "-p", "bowline-cli"])?;
+    let ofi = options.lanes.iter().any(|lane| lane == OFI);
+    let features: &[_] = if ofi { &["--features", "bowline-bench-progress/ofi"] } else { &[] };
+    let packages = [&["-p", "bowline-bench-progress", "-p", "bowline-cli"], features].concat();
+    super::build_release(workspace, &packages)?;
     let target = workspace.metadata.target_directory.as_std_path();
     let mut arguments = Vec::new();
     if options.quick {

@@ -39,6 +39,7 @@ const CASES: &[Case] = &[
     ("mpi_healed_network_writes_nothing_late", mpi_healed_network_writes_nothing_late),
     ("mpi_unplugged_job_ends", mpi_unplugged_job_ends),
     ("mpi_transfers_with_delay", mpi_transfers_with_delay),
+    ("mpi_messages_move_while_ranks_compute", mpi_messages_move_while_ranks_compute),
     ("rails_transfers", rails_transfers),
     ("rails_survive_a_pulled_plug", rails_survive_a_pulled_plug),
 ];
@@ -300,6 +301,34 @@ fn mpi_transfers_with_delay(stage: &Stage<'_>) -> Result<()> {
     let after = network.forwarded();
     ensure!(after.packets > before.packets, "nothing crossed the network: {after:?}");
     ensure!(after.dropped == 0, "the relay has dropped packets: {after:?}");
+    Ok(())
+}
+
+/// Ranks on two hosts compute, and ask once whether their messages have moved meanwhile: none has without anybody beside them.
+/// How many have otherwise depends on the processors.
+fn mpi_messages_move_while_ranks_compute(stage: &Stage<'_>) -> Result<()> {
+    let network = DelayedNetwork::make(2, &[0, 1], &RelayOptions::default())?;
+    let agents = format!("{} {{host}}", network.script().display());
+    let program = stage.programs.example("hidden");
+    for (mode, transports, moves) in [
+        ("none", "self,tcp", false),
+        ("pef", "self,tcp", true),
+        // Memory that handlers poll, beside a network that a thread serves.
+        ("pef", "self,shm,tcp", true),
+        ("thread", "self,tcp", true),
+    ] {
+        let variables = [("BOWLINE_PROGRESS", mode), ("BOWLINE_TRANSPORTS", transports)];
+        let words = ["--bind", "none"];
+        let job =
+            stage.start_on(network.names(), 2, &variables, &agents, &words, &program, &["20"])?;
+        let (code, said) = job.end()?;
+        ensure!(code == Some(0), "{mode}, {transports}: ended with {code:?}:\n{said}");
+        let none = said.matches(": 0 of 20 messages came").count();
+        let all = said.matches("messages came while both ranks computed").count();
+        ensure!(all == 2, "{mode}, {transports}: not both ranks are done:\n{said}");
+        let as_due = if moves { none == 0 } else { none == 2 };
+        ensure!(as_due, "{mode}, {transports}: another number of messages was due:\n{said}");
+    }
     Ok(())
 }
 

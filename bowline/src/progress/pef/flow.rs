@@ -150,8 +150,7 @@ impl Flow {
 
     /// Never, if `wait` is zero.
     fn start_timer(&self, wait: u64) {
-        // Relaxed: a count.
-        TIMER_CALLS.fetch_add(1, Ordering::Relaxed);
+        count_timer_call();
         // Relaxed: see `Flow`.
         let timer = self.timer.load(Ordering::Relaxed);
         let seconds = (wait / 1_000_000_000) as libc::time_t;
@@ -170,8 +169,7 @@ impl Flow {
         if !self.armed.load(Ordering::Relaxed) {
             return;
         }
-        // Relaxed: a count.
-        POLLS.fetch_add(1, Ordering::Relaxed);
+        count_poll();
         let end = self.set_at.load(Ordering::Relaxed) + self.wait.load(Ordering::Relaxed);
         let start = now();
         let (poll, copied) = self.take(start);
@@ -361,7 +359,7 @@ const THREADS_SHARE: u64 = 3;
 const MOST_COST: u64 = 100_000;
 
 /// Nanoseconds of the clock that the timer goes by.
-fn now() -> u64 {
+pub(super) fn now() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the place outlives the call. Async-signal-safe by POSIX.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
@@ -371,8 +369,20 @@ fn now() -> u64 {
 /// The longest time between two polls, in ns.
 const MAX_WAIT: u64 = 60_000_000_000;
 
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(MAX_WAIT)
+}
+
+/// A timer is set or stopped.
+pub(super) fn count_timer_call() {
+    // Relaxed: a count.
+    TIMER_CALLS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A poll is made beside a rank.
+pub(super) fn count_poll() {
+    // Relaxed: a count.
+    POLLS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Polls of all workers.

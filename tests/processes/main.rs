@@ -7,6 +7,7 @@
 
 #[path = "../layers/alone.rs"]
 mod alone;
+mod announced;
 mod any_source;
 mod background;
 #[path = "../layers/common.rs"]
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         let name = args.next().expect("the launcher says which program a rank runs");
         let known = kill::rank(&name)
             || background::rank(&name)
+            || announced::rank(&name)
             || any_source::rank(&name)
             || shared::rank(&name)
             || rails::rank(&name)
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
     let all = [
         kill::cases(),
         background::cases(),
+        announced::cases(),
         any_source::cases(),
         shared::cases(),
         rails::cases(),

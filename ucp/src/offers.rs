@@ -15,6 +15,10 @@ pub(crate) const OFFERS: usize = 256;
 /// Tagged messages that are remembered.
 const REMEMBERED: usize = 256;
 
+/// Messages without an announcement after which a peer is taken for one that announces no more: they go by the short
+/// path again, which remembers none. The next announcement is declined then if one of them crosses it.
+pub(crate) const QUIET: u32 = 1 << 12;
+
 /// Which messages meet an announced receive: those of this rank in this space with such a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
@@ -77,6 +81,8 @@ pub(crate) struct Offers {
     pub(crate) sent: VecDeque<(u32, Envelope)>,
     pub(crate) from: u32,
     pub(crate) to: u32,
+    /// Messages that were posted since the peer last announced a receive, as far as [`QUIET`].
+    pub(crate) quiet: u32,
 }
 
 impl Offers {
@@ -90,7 +96,14 @@ impl Offers {
             sent: VecDeque::new(),
             from,
             to: next,
+            quiet: QUIET,
         }
+    }
+
+    /// Whether the peer has announced a receive of late: what is sent to it is remembered, so that its next
+    /// announcement can be kept whatever crosses it.
+    pub(crate) const fn is_announcer(&self) -> bool {
+        self.quiet < QUIET
     }
 
     /// Messages with the numbers `first .. next` were posted, of which the first is tagged, if any
@@ -99,6 +112,7 @@ impl Offers {
         if first == next {
             return;
         }
+        self.quiet = self.quiet.saturating_add(next.wrapping_sub(first)).min(QUIET);
         if first != self.to {
             self.sent.clear();
             self.from = first;

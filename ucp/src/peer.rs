@@ -277,10 +277,12 @@ impl Peer {
 
     /// Opens or closes the short path (rule 2). It is open when the endpoint exists and is in use, no
     /// earlier message waits, no receive of the peer is announced that a message would have to be
-    /// compared with, and no active message waits for credit, which a later one would overtake.
+    /// compared with, the peer does not announce receives at all, which a message could cross, and no active message
+    /// waits for credit, which a later one would overtake.
     pub(crate) fn recompute_short_limit(&mut self) {
         let in_use = self.state == PeerState::Ready && self.end.is_none();
-        let free = self.pending.is_empty() && !self.has_offers() && !self.ams_parked;
+        let checked = self.has_offers() || self.is_announcer();
+        let free = self.pending.is_empty() && !checked && !self.ams_parked;
         self.short_limit = if in_use && free { self.longest_short } else { -1 };
     }
 
@@ -352,6 +354,11 @@ impl Peer {
         self.offers.as_deref().is_some_and(some)
     }
 
+    /// Whether it announces receives, now and then at least. What is sent to it is remembered.
+    pub(crate) fn is_announcer(&self) -> bool {
+        self.offers.as_deref().is_some_and(Offers::is_announcer)
+    }
+
     /// It has heard of the first message that is written to it.
     pub(crate) fn pop_first_written(&mut self) {
         if let Some(offers) = &mut self.offers {
@@ -369,16 +376,21 @@ impl Peer {
     }
 
     /// Messages from number `first` on were posted, the first of them tagged, if `envelope` is there.
-    /// Ends the offer that it fits (rule 3). With the last one the short path opens again.
+    /// Ends the offer that it fits (rule 3). When there is none, and the peer has announced none for long, the short
+    /// path opens again.
     pub(crate) fn note_posted(&mut self, first: u32, envelope: Option<&Envelope>) {
         let next = self.tx_sequence;
         let Some(offers) = &mut self.offers else { return };
         if first == next {
             return;
         }
+        let was = offers.is_announcer();
         offers.posted(first, next, envelope);
-        if let Some(at) = envelope.and_then(|envelope| offers.position(envelope)) {
+        let met = envelope.and_then(|envelope| offers.position(envelope));
+        if let Some(at) = met {
             offers.open.remove(at);
+        }
+        if met.is_some() || was && !offers.is_announcer() {
             self.recompute_short_limit();
         }
     }

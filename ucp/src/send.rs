@@ -50,6 +50,9 @@ impl Inner {
         if !synchronous && front.is_empty() && self.long_at_once(index, kind, &buffer) {
             return Ok(Sent::Done);
         }
+        if self.may_be_announced(index, &kind, buffer.len()) {
+            self.find_offer(index, &kind);
+        }
         self.ready(index)?;
         if self.engine.peers[index as usize].end.is_some() {
             return Err(OpError::EndpointClosed);

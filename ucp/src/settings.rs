@@ -103,7 +103,7 @@ bowline_base::settings! {
             .change("raise it beyond all messages when senders that wait should leave their processor to others");
         /// How a long message comes to its receiver: get, it reads; put, the sender writes; copy, in fragments through the transport; rtr, as put, and receives are announced to their senders; auto, what is best. What a transport cannot do or is refused is left for the next best.
         pub RNDV_SCHEME: RndvScheme = Setting::<RndvScheme>::choice("BOWLINE_RNDV_SCHEME", "auto")
-            .cost("get: the receiver's time; put: the sender's; copy: both, and the receiver waits for a sender that computes; rtr: a message for each long receive, and all sends to a rank that has announced one are compared with it")
+            .cost("get: the receiver's time; put: the sender's; copy: both, and the receiver waits for a sender that computes; rtr: a message for each long receive; sends to a rank that announces do not take the short path, and a long one polls first")
             .change("to compare; get for senders that compute between their sends and waits; rtr for programs that post long receives early and then compute");
         /// Shortest message that is written to an announced receive, and shortest buffer of a receive that is announced; auto: as long as those that are offered. With BOWLINE_RNDV_SCHEME=rtr.
         pub RTR_MIN: Option<usize> = Setting::<Option<usize>>::bytes_or_auto("BOWLINE_RTR_MIN", 1, 1 << 30)

@@ -99,8 +99,21 @@ impl Inner {
         true
     }
 
-    /// A lane to a peer has failed, and the peer may have sent by another one. Part of progress, as every poll: handlers in
-    /// place are called by no other call.
+    /// One poll in a call that is no progress, and what follows from it. Handlers in place are called by progress alone: what
+    /// comes for them waits for that, as what comes behind a message that waits.
+    #[cold]
+    pub(crate) fn poll_beside(&mut self) -> u32 {
+        self.engine.set_aside += 1;
+        let events = self.poll();
+        self.engine.set_aside -= 1;
+        if !self.engine.actions.is_empty() {
+            self.act();
+        }
+        events
+    }
+
+    /// A lane to a peer has failed, and the peer may have sent by another one. Part of progress, as are all polls but
+    /// [`poll_beside`](Self::poll_beside): handlers in place are called by no other call.
     #[cold]
     fn lose(&mut self, peer: PeerIndex, how: PeerFailure) {
         if self.take_in() {

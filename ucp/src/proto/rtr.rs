@@ -53,8 +53,13 @@
 //!    or from `BOWLINE_RTR_MIN` on. A message may be shorter than the buffer, of which its part is
 //!    written, or longer: what fits is. One that is too short to be written meets its receive by rule 3.
 //!
-//! The sender's memory of what it has sent begins with the first RTR of a peer, and has a gap where
-//! the short path was taken meanwhile; an RTR whose `seen` is in a gap is declined.
+//! 7. *A sender polls before a long message* to a peer that announces, while that brings something and no offer fits
+//!    the message: the RTR may lie in its lane already, as it does behind a barrier that the sender did not poll for.
+//!
+//! The sender's memory of what it has sent begins with the first RTR of a peer, which keeps the short path closed from
+//! then on: a message that passes by it is not remembered. When a peer has announced nothing for
+//! [`QUIET`](crate::offers::QUIET) messages the path opens again. An RTR whose `seen` is before the first message that is
+//! remembered, or in a gap, is declined.
 //!
 //! A receive from any source is not announced: whom to? Published schemes (Gu 2000) ask all ranks to
 //! raise a flag and announce to the one that does. Here every long message without an offer raises one
@@ -63,8 +68,7 @@
 //! published protocol, for messages that would go eagerly.
 //!
 //! All of it is off unless `BOWLINE_RNDV_SCHEME=rtr`: a space then has a mark that sends its receives
-//! to `recv_checked` ([`crate::space::Space::checks_receives`]), and a sender with offers or unreported messages
-//! closes its short path.
+//! to `recv_checked` ([`crate::space::Space::checks_receives`]), and no sender hears of announcements.
 
 mod announce;
 mod arrive;

@@ -75,8 +75,9 @@ impl Inner {
             return peer.push_control(id, words, Vec::new());
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
+        let first = peer.tx_sequence;
         match post::parts(lane, peer, id, words, &[]) {
-            Ok(()) => {}
+            Ok(()) => peer.note_posted(first, None),
             Err(PostError::NoResource) => {
                 self.wait_until_writable(
                     index,

@@ -135,6 +135,14 @@ impl Ranks {
         })
     }
 
+    /// Sends a short active message.
+    pub(crate) fn am(&self, from: usize, to: usize, id: u16, data: Vec<u8>) {
+        let sent = self.worker(from).am_send(self.eps[from][to], id, &[], SendBuf::owned(data));
+        if let Sent::Pending(id) = sent.expect("sent") {
+            self.worker(from).detach(id);
+        }
+    }
+
     /// Posts a receive; no tag is any.
     pub(crate) fn receive(
         &self,

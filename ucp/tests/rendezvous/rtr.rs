@@ -1,5 +1,8 @@
 //! Receives that are announced to their senders.
 
+use std::sync::Arc;
+
+use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_sim::NetworkOptions;
 use bowline_ucp::{OpError, SendMode};
 
@@ -87,13 +90,135 @@ fn a_message_need_not_be_as_announced() {
             assert!(bytes[..len.min(5000)] == pattern(len, 3)[..len.min(5000)]);
         }
         assert_eq!(ranks.worker(0).counters().sent_rtr, 2);
-        // The short path is open again.
-        let before = ranks.worker(0).counters().sent_short;
-        let receive = ranks.receive(1, Some(0), Some(2), 10);
+        assert_eq!(ranks.worker(0).counters().rtr_declined, 0);
+    }
+}
+
+/// While a peer announces, nothing passes by the memory of what was sent to it; when it has announced nothing for long,
+/// short messages take the short path again.
+#[test]
+fn the_short_path_is_closed_while_a_peer_announces() {
+    const QUIET: u64 = 1 << 12;
+    for ranks in both() {
+        let short = |tag| {
+            let receive = ranks.receive(1, Some(0), Some(tag), 8);
+            let send = ranks.send(0, 1, tag, vec![1; 8]);
+            ranks.through(0, send, 1, receive);
+            let _ = ranks.received(1, receive);
+        };
+        let by_short_path = || ranks.worker(0).counters().sent_short;
+        // The first waits for the connection.
+        short(2);
+        let before = by_short_path();
+        short(2);
+        assert_eq!(by_short_path(), before + 1);
+        for _ in 0..2 {
+            let receive = ranks.receive(1, Some(0), Some(1), 5000);
+            settle(&ranks);
+            let before = by_short_path();
+            short(2);
+            assert_eq!(by_short_path(), before, "an offer is there");
+            let send = ranks.send(0, 1, 1, pattern(5000, 1));
+            ranks.through(0, send, 1, receive);
+            (0..10).for_each(|_| short(2));
+            assert_eq!(by_short_path(), before, "there may be one soon");
+            (0..QUIET).for_each(|_| short(2));
+            assert!(by_short_path() > before, "it has announced nothing for long");
+        }
+        assert_eq!(ranks.worker(0).counters().sent_rtr, 2);
+    }
+}
+
+/// Moves what is under way into lanes, without a poll of any worker.
+fn carry(ranks: &Ranks) {
+    while ranks.network.as_ref().is_some_and(|network| network.advance()) {}
+}
+
+/// Receives that are posted before their messages are sent, by a sender that makes no progress of its own between:
+/// its sends find the announcements that lie in its lane, whatever short messages have crossed these.
+#[test]
+fn an_announcement_that_was_not_polled_for_is_found_by_the_send() {
+    const MESSAGES: u64 = 200;
+    for ranks in both() {
+        // That a peer announces is known from its first announcement on.
+        let receive = ranks.receive(1, Some(0), Some(1), 5000);
         settle(&ranks);
-        let send = ranks.send(0, 1, 2, vec![1; 8]);
+        let send = ranks.send(0, 1, 1, pattern(5000, 0));
         ranks.through(0, send, 1, receive);
-        assert_eq!(ranks.worker(0).counters().sent_short, before + 1);
+        for crossing in [0, 1, 5] {
+            let before = ranks.worker(0).counters();
+            for n in 0..MESSAGES {
+                // As of a barrier by messages: short ones that the receiver has not seen when it announces.
+                let tokens: Vec<_> = (0..crossing).map(|_| ranks.send(0, 1, 9, vec![1])).collect();
+                let receive = ranks.receive(1, Some(0), Some(1), 5000);
+                carry(&ranks);
+                let send = ranks.send(0, 1, 1, pattern(5000, n));
+                ranks.through(0, send, 1, receive);
+                assert!(ranks.received(1, receive).1 == pattern(5000, n));
+                for token in tokens {
+                    let receive = ranks.receive(1, Some(0), Some(9), 1);
+                    ranks.through(0, token, 1, receive);
+                    let _ = ranks.received(1, receive);
+                }
+            }
+            let now = ranks.worker(0).counters();
+            let written = now.sent_rtr - before.sent_rtr;
+            assert_eq!(written, MESSAGES, "{crossing} messages cross each announcement");
+            assert_eq!(now.rtr_declined, 0);
+        }
+    }
+}
+
+/// Messages that are sent before their receives are posted are offered, and no announcement hurts them.
+#[test]
+fn messages_before_their_receives_are_offered() {
+    for ranks in both() {
+        for n in 0..200 {
+            let send = ranks.send(0, 1, 1, pattern(5000, n));
+            carry(&ranks);
+            if n % 2 == 0 {
+                ranks.worker(1).progress();
+            }
+            let receive = ranks.receive(1, Some(0), Some(1), 5000);
+            ranks.through(0, send, 1, receive);
+            assert!(ranks.received(1, receive).1 == pattern(5000, n));
+        }
+        let sender = ranks.worker(0).counters();
+        assert_eq!((sender.sent_rtr, sender.sent_rndv), (0, 200));
+    }
+}
+
+/// A handler in place is called by progress alone: not by a send that polls for an announcement.
+#[test]
+fn a_send_that_polls_calls_no_handler_in_place() {
+    for ranks in both() {
+        let called = [0, 1].map(|_| Arc::new(AtomicU32::new(0)));
+        // Relaxed: one thread.
+        let count = |which: usize| {
+            let count = called[which].clone();
+            move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let counts = || [0, 1].map(|which: usize| called[which].load(Ordering::Relaxed));
+        let (in_place, ordinary) = (count(0), count(1));
+        ranks.worker(0).am_handler_in_place(5, Box::new(move |_| in_place()));
+        ranks.worker(0).am_handler(5, Box::new(move |_, _| ordinary()));
+        let receive = ranks.receive(1, Some(0), Some(1), 5000);
+        settle(&ranks);
+        let send = ranks.send(0, 1, 1, pattern(5000, 1));
+        ranks.through(0, send, 1, receive);
+        ranks.am(1, 0, 5, vec![1; 8]);
+        settle(&ranks);
+        assert_eq!(counts(), [1, 0]);
+        ranks.am(1, 0, 5, vec![2; 8]);
+        let receive = ranks.receive(1, Some(0), Some(1), 5000);
+        carry(&ranks);
+        let send = ranks.send(0, 1, 1, pattern(5000, 2));
+        assert_eq!(counts(), [1, 0], "a send called it");
+        ranks.through(0, send, 1, receive);
+        assert_eq!(counts(), [1, 1], "it was not called");
+        assert_eq!(ranks.worker(0).counters().sent_rtr, 2);
     }
 }
 

@@ -17,7 +17,48 @@ use crate::request::{Send, SendKind, SendPhase, send_of};
 use crate::status::OpStatus;
 use crate::wire;
 
+/// Most polls of a send for an announcement: a poll may bring one message alone, of whichever peer.
+const POLLS: u32 = 16;
+
+/// Polls in vain that end them: the first may have gone to another queue of the lane, or moved on from one to the other.
+const VAIN: u32 = 2;
+
 impl Inner {
+    /// Whether a message that is about to be sent may be for a receive of which no announcement was seen: its peer
+    /// announces, in this space and receives as long, and no offer is there.
+    pub(crate) fn may_be_announced(
+        &mut self,
+        index: PeerIndex,
+        kind: &SendKind,
+        length: usize,
+    ) -> bool {
+        let peer = &self.engine.peers[index as usize];
+        let Some(offers) = peer.offers.as_deref().filter(|offers| offers.is_announcer()) else {
+            return false;
+        };
+        let (SendKind::Tagged(envelope), length) = (kind, length as u64) else { return false };
+        let chosen = self.lanes[peer.lane as usize].choices.tag_send.pick(length);
+        let offered = chosen.is_some_and(|protocol| protocol.rendezvous);
+        let long = self.engine.options.rtr_min.map_or(offered, |least| length >= least);
+        let space = self.engine.spaces.get_mut(envelope.space);
+        long && offers.writable(envelope).is_none() && space.is_some_and(|it| it.checks_receives)
+    }
+
+    /// Takes in what lies in the lanes in front of the announcement of a receive for a message (rule 7).
+    #[cold]
+    pub(crate) fn find_offer(&mut self, index: PeerIndex, kind: &SendKind) {
+        let SendKind::Tagged(envelope) = kind else { return };
+        let mut vain = 0;
+        for _ in 0..POLLS {
+            let offers = self.engine.peers[index as usize].offers.as_deref();
+            let found = offers.is_none_or(|offers| offers.writable(envelope).is_some());
+            if found || vain == VAIN {
+                return;
+            }
+            vain = if self.poll_beside() == 0 { vain + 1 } else { 0 };
+        }
+    }
+
     /// Begins to write a send, if it is for an offer of its peer. None: it is for none, and its peer has heard
     /// of all that is in front of it (rule 5).
     pub(super) fn meet_offer(&mut self, key: Key) -> Option<Post> {
@@ -194,6 +235,7 @@ impl Engine {
             return None;
         }
         let offers = peer.offers.get_or_insert_with(|| Box::new(Offers::new(next)));
+        offers.quiet = 0;
         if offers.open.iter().any(|offer| offer.receive == receive) || offers.open.len() >= OFFERS {
             return None;
         }
@@ -204,10 +246,10 @@ impl Engine {
             .is_some_and(|left| left == same);
         if kept {
             offers.open.push(PeerOffer { receive, want, target, withdrawn: false });
-            peer.recompute_short_limit();
         } else {
             self.counters.rtr_declined += 1;
         }
+        peer.recompute_short_limit();
         Some(())
     }
 

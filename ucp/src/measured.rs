@@ -19,7 +19,8 @@ use crate::peer::{Peer, PeerIndex};
 use crate::protocol::{Choices, Op, Protocol, eager};
 use crate::select::{
     CLASSES, Choice, EAGER, Estimate, FirstGuess, Guess, LaneMeter, MEANS, Marks, MeansEstimate,
-    Measure, MessageKind, Meter, PLACES, Selection, Traffic, place, shortest, tried_after,
+    Measure, MessageKind, Meter, PLACES, Selection, Traffic, TrialResults, place, shortest,
+    tried_after,
 };
 use crate::settings::{Options, RndvScheme, Select};
 use crate::wait::Clock;
@@ -34,6 +35,7 @@ pub(crate) fn meter(clock: Option<Clock>, options: &Options) -> Meter {
 /// Finds out what can be measured on the lanes.
 pub(crate) fn prepare(meter: &mut Meter, lanes: &[Lane], protocols: &Protocols) {
     meter.lanes = lanes.iter().map(|lane| lane_meter(lane, protocols)).collect();
+    meter.results.resize_with(lanes.len(), TrialResults::default);
 }
 
 /// What is known of a lane, if it is measured.
@@ -170,7 +172,15 @@ impl Engine {
             nanoseconds = nanoseconds.saturating_mul(bytes) / (bytes - first);
         }
         let guess = self.meter.guess(peer.lane, traffic.kind, bytes).unwrap_or(&[0; MEANS]);
-        choice.note(means, able, bytes, nanoseconds, (traffic.marks.window, guess));
+        let lane = peer.lane as usize;
+        let results = self.meter.results.get(lane).zip(choice.settled_price());
+        let better =
+            results.and_then(|(results, (means, price))| results.better(place, means, price));
+        let judged =
+            choice.note(means, able, bytes, nanoseconds, (traffic.marks.window, guess, better));
+        if let Some((results, judged)) = self.meter.results.get_mut(lane).zip(judged) {
+            results.note(place, judged);
+        }
         choice.space(self.meter.clock_cost, nanoseconds);
         let wanted = choice.wanted();
         if choice.is_at_trial() {

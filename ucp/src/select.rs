@@ -18,7 +18,8 @@
 //! Rules. (1) *Regret*: every message pays a fiftieth of its time into a budget, and each message by the means tried last
 //! takes from it what it took longer than the best means would have. A trial begins only where the budget holds what it is expected to cost, and
 //! ends where the budget is used up. So at any time, also before anything is known, trials have taken at most a fiftieth of the time of all
-//! messages and one message more, however dear the means are; in windows those more that were under way. Within
+//! messages and one message more, however dear the means are; in windows those more that were under way. Where an
+//! earlier trial, of any peer, has shown a means to be cheaper than the one in use at its price ([`results`]), a trial of that begins where nothing is owed. Within
 //! some 200 messages for each means, and 50 more for each time that a dear one takes longer than the best, all have had a trial.
 //! (2) The first message of a trial is not
 //! judged, unless it was the only one: it finds its memory in the wrong cache. Of the others the cheaper half counts, since disturbances only make
@@ -33,12 +34,14 @@
 //! The module has no clock, and chooses alike for the same times.
 
 mod meter;
+mod results;
 #[cfg(test)]
 mod tests;
 mod traffic;
 
 pub use meter::{FirstGuess, MeansEstimate, MeansReason};
 pub(crate) use meter::{LaneMeter, Measure, Meter, Selection, place};
+pub(crate) use results::{Judged, TrialResults};
 pub use traffic::MessageKind;
 pub(crate) use traffic::{Marks, PLACES, Recent, Traffic, class, shortest};
 
@@ -55,6 +58,8 @@ pub(crate) const MEANS: usize = 6;
 /// The means of messages that come in pieces without being asked for.
 pub(crate) const EAGER: u8 = 0;
 
+/// Messages after which the price of the means in use says what others have found out at such a price.
+const SETTLES: u32 = 8;
 /// Messages of a trial.
 const TRIAL: u8 = 4;
 /// Messages without one by the means that is tried, after which the trial is left.
@@ -189,16 +194,24 @@ impl Choice {
         (self.best != u8::MAX).then_some(self.best)
     }
 
+    /// The means in use and its price, once that has settled.
+    pub(crate) fn settled_price(&self) -> Option<(u8, u32)> {
+        let best = self.settled()?;
+        let estimate = self.estimates[usize::from(best)];
+        (estimate.count >= SETTLES).then_some((best, estimate.price))
+    }
+
     /// A message of `bytes` has come by `means` in so many nanoseconds. `able`: the means that messages of the class can
-    /// come by, as bits.
+    /// come by, as bits. `better`: one that was cheaper than the one in use where that cost as much. How a trial has ended, if one
+    /// has.
     pub(crate) fn note(
         &mut self,
         means: u8,
         able: u8,
         bytes: u64,
         nanoseconds: u64,
-        (window, guess): (bool, &Guess),
-    ) {
+        (window, guess, better): (bool, &Guess, Option<u8>),
+    ) -> Option<Judged> {
         let exact = nanoseconds.saturating_mul(1000) / bytes.max(1);
         let price = u32::try_from(exact).unwrap_or(u32::MAX).max(1);
         self.count(means);
@@ -217,7 +230,7 @@ impl Choice {
                     *seen += 1;
                     if *seen == TRIAL || self.budget < 0 {
                         let (prices, seen) = (*prices, usize::from(*seen));
-                        self.judge(means, prices, seen, window);
+                        return Some(self.judge(means, prices, seen, window));
                     }
                 } else {
                     *waited += 1;
@@ -226,8 +239,9 @@ impl Choice {
                     }
                 }
             }
-            State::Settled => self.consider(able, bytes, guess),
+            State::Settled => self.consider(able, bytes, guess, better),
         }
+        None
     }
 
     /// The price of the means in use follows what its messages take; one that took very long moves it no further than one
@@ -244,7 +258,13 @@ impl Choice {
     }
 
     /// A trial has ended with so many messages (rules 2 and 3).
-    fn judge(&mut self, means: u8, mut prices: [u32; TRIAL as usize], seen: usize, window: bool) {
+    fn judge(
+        &mut self,
+        means: u8,
+        mut prices: [u32; TRIAL as usize],
+        seen: usize,
+        window: bool,
+    ) -> Judged {
         let judged = if window {
             &prices[..seen]
         } else {
@@ -256,24 +276,35 @@ impl Choice {
         let price = u32::try_from(sum / judged.len() as u64).unwrap_or(u32::MAX);
         self.estimates[usize::from(means)].price = price;
         let best = self.estimates[usize::from(self.best)].price;
-        if u64::from(price) * 10 < u64::from(best) * 9 {
+        let won = u64::from(price) * 10 < u64::from(best) * 9;
+        let judged = Judged { of: self.best, price: best, tried: means, won };
+        if won {
             self.best = means;
         }
         self.state = State::Settled;
+        judged
     }
 
     /// Begins the next trial if the budget pays for it (rule 1). The budget holds no more than that: after a long time
     /// without trials there is no burst.
-    fn consider(&mut self, able: u8, bytes: u64, guess: &Guess) {
+    fn consider(&mut self, able: u8, bytes: u64, guess: &Guess, better: Option<u8>) {
+        let better = better.filter(|&means| means != self.best && able & 1 << means != 0);
+        if let Some(means) = better.filter(|_| self.budget >= 0) {
+            return self.try_means(means);
+        }
         let Some((means, cost)) = self.next_trial(able, bytes, guess) else {
             self.budget = self.budget.min(0);
             return;
         };
         if cost <= self.budget {
-            (self.tried, self.compared) = (means, true);
             self.budget = cost;
-            self.state = State::Trial { means, prices: [0; TRIAL as usize], seen: 0, waited: 0 };
+            self.try_means(means);
         }
+    }
+
+    fn try_means(&mut self, means: u8) {
+        (self.tried, self.compared) = (means, true);
+        self.state = State::Trial { means, prices: [0; TRIAL as usize], seen: 0, waited: 0 };
     }
 
     /// The means that is tried next, and nanoseconds that its trial is expected to cost.

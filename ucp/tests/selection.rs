@@ -50,14 +50,7 @@ impl Pair {
             ..NetworkOptions::default()
         };
         let network = Network::new(options);
-        let settings = [("BOWLINE_SELECT", select), ("BOWLINE_EAGER_SHARE_FIRST", "64m")];
-        let config = config(&settings);
-        let workers = [0, 1].map(|rank| {
-            let lane = Altered::new(network.open(), copied, |_| true);
-            let parts = parts(rank, Box::new(lane), &config);
-            let parts = WorkerParts { waiter: Box::new(Never(Some(network.clone()))), ..parts };
-            opened(parts, 0, SpaceOptions::default())
-        });
+        let workers = [0, 1].map(|rank| Self::open(&network, rank, select));
         let eps = joined(&workers);
         let received = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&received);
@@ -70,6 +63,22 @@ impl Pair {
             (0..WINDOW).map(|_| Box::leak(vec![7; 200_000].into_boxed_slice()).as_mut_ptr());
         let memory = memory.collect();
         Self { network, workers, eps, received, memory }
+    }
+
+    fn open(network: &Network, rank: u32, select: &str) -> Worker {
+        let settings = [("BOWLINE_SELECT", select), ("BOWLINE_EAGER_SHARE_FIRST", "64m")];
+        let lane = Altered::new(network.open(), copied, |_| true);
+        let parts = parts(rank, Box::new(lane), &config(&settings));
+        let parts = WorkerParts { waiter: Box::new(Never(Some(network.clone()))), ..parts };
+        opened(parts, 0, SpaceOptions::default())
+    }
+
+    /// Another sender in place of the first one, which is returned.
+    fn replace_sender(&mut self, rank: u32) -> Worker {
+        let sender = Self::open(&self.network, rank, "measured");
+        let before = std::mem::replace(&mut self.workers[0], sender);
+        self.eps = joined(&self.workers);
+        before
     }
 
     fn set(&self, (byte_ps, read_ps): (u64, u64)) {
@@ -256,6 +265,28 @@ fn a_better_means_is_found_within_two_hundred_messages() {
     let pair = Pair::new(NEAR, "measured");
     pair.singles(MessageKind::Tagged, 210, LEN);
     assert!(pair.copies(MessageKind::Tagged, false, false));
+}
+
+/// A new peer at a distance that another one has had, and one that is moved back to where it was: what was found there is tried at
+/// once, in place of after a hundred messages and more.
+#[test]
+fn what_was_found_at_a_distance_serves_there_again() {
+    for kind in KINDS {
+        let mut pair = Pair::new(NEAR, "measured");
+        pair.singles(kind, 400, LEN);
+        assert!(pair.copies(kind, false, false), "{kind:?}");
+        let first = pair.replace_sender(2);
+        pair.singles(kind, 15, LEN);
+        assert!(pair.copies(kind, false, false), "{kind:?}: 15 messages of another sender");
+        for costs in [FAR, NEAR] {
+            pair.set(costs);
+            pair.singles(kind, 500, LEN);
+        }
+        pair.set(FAR);
+        pair.singles(kind, 60, LEN);
+        assert!(!pair.copies(kind, false, false), "{kind:?}: 60 messages, back where it was");
+        drop(first);
+    }
 }
 
 /// A receiver that something moves on while its rank computes needs nobody else: fragments, which are cheaper here, are not tried.

@@ -4,7 +4,8 @@
 
 use super::traffic::GROUPS;
 use super::{
-    CLASSES, Choice, EAGER, Guess, MEANS, MessageKind, PLACES, Recent, SHORTEST, Traffic, class,
+    CLASSES, Choice, EAGER, Guess, MEANS, MessageKind, PLACES, Recent, SHORTEST, Traffic,
+    TrialResults, class,
 };
 use crate::wait::Clock;
 
@@ -16,6 +17,8 @@ pub(crate) struct Meter {
     pub(crate) clock_cost: u64,
     /// `None` for a lane where nothing is measured.
     pub(crate) lanes: Vec<Option<Box<LaneMeter>>>,
+    /// What trials over each lane have shown.
+    pub(crate) results: Vec<TrialResults>,
 }
 
 /// What is known of a lane before anything was measured.

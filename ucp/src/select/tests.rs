@@ -18,7 +18,7 @@ fn play(
     for message in 0..messages {
         let means = choice.wanted().unwrap_or(0);
         let time = prices[usize::from(means)] * bytes / 1000 + jitter(message);
-        choice.note(means, able, bytes, time, (false, &NO_GUESS));
+        choice.note(means, able, bytes, time, (false, &NO_GUESS, None));
         total += time;
         counts[usize::from(means)] += 1;
     }
@@ -67,9 +67,9 @@ fn a_change_is_followed_within_some_hundred_messages() {
 #[test]
 fn static_costs_choose_until_something_was_compared() {
     let mut choice = Choice::NEW;
-    choice.note(1, 0b11, 131_072, 15_000, (false, &NO_GUESS));
+    choice.note(1, 0b11, 131_072, 15_000, (false, &NO_GUESS, None));
     // Its sender had no credit for the first one.
-    choice.note(EAGER, 0b11, 131_072, 9_000, (false, &NO_GUESS));
+    choice.note(EAGER, 0b11, 131_072, 9_000, (false, &NO_GUESS, None));
     assert_eq!((choice.wanted(), choice.settled()), (None, Some(EAGER)));
     play(&mut choice, 2000, 131_072, &[70, 120], |_| 0);
     assert_eq!(choice.settled(), Some(EAGER));
@@ -97,7 +97,7 @@ fn short_messages_are_timed_in_runs_and_trials_always() {
         let at_trial = choice.is_at_trial();
         total += of(means);
         if choice.is_timed() {
-            choice.note(means, 0b11, bytes, of(means), (false, &NO_GUESS));
+            choice.note(means, 0b11, bytes, of(means), (false, &NO_GUESS, None));
             choice.space(clock_cost, of(means));
             (timed, run) = (timed + 1, run + u64::from(!at_trial));
             longest = longest.max(run);
@@ -131,7 +131,7 @@ fn what_is_predicted_to_cost_the_same_is_tried_soon_and_nothing_later_than_twice
         let mut messages = 0_u32;
         while !choice.is_at_trial() {
             // Another machine than that of the predictions: only how they compare counts.
-            choice.note(0, 0b11, 65536, 70 * 65536 / 1000, (false, &guess));
+            choice.note(0, 0b11, 65536, 70 * 65536 / 1000, (false, &guess, None));
             messages += 1;
         }
         assert!(messages.abs_diff(soonest) < 5, "{predicted}: after {messages}");
@@ -160,6 +160,26 @@ fn it_says_why() {
 }
 
 #[test]
+fn what_another_peer_has_found_is_tried_at_once_and_used_if_it_is_true() {
+    for (truth, used) in [([100, 60], 1), ([100, 200], 0)] {
+        let mut choice = Choice::NEW;
+        let mut judged = Vec::new();
+        for _ in 0..20 {
+            let means = choice.wanted().unwrap_or(0);
+            let time = truth[usize::from(means)] * 65536 / 1000;
+            let better = choice.settled_price().filter(|&(means, _)| means == 0).map(|_| 1);
+            // One that shows the contrary takes the result away.
+            let better = better.filter(|_| judged.is_empty());
+            judged.extend(choice.note(means, 0b11, 65536, time, (false, &NO_GUESS, better)));
+        }
+        let won = used == 1;
+        assert_eq!(judged.len(), 1);
+        assert_eq!((judged[0].of, judged[0].tried, judged[0].won), (0, 1, won));
+        assert_eq!(choice.settled(), Some(used), "{truth:?} after 20 messages");
+    }
+}
+
+#[test]
 fn equals_do_not_take_turns() {
     let mut choice = Choice::NEW;
     play(&mut choice, 100, 32768, &[100, 95], |_| 0);
@@ -177,7 +197,7 @@ fn a_means_by_which_nothing_comes_is_left() {
     for _ in 0..20_000 {
         // Whatever is wanted, the message comes by the first means: its sender has no credit for another.
         trials += usize::from(choice.wanted() == Some(1));
-        choice.note(0, 0b11, 16384, 2000, (false, &NO_GUESS));
+        choice.note(0, 0b11, 16384, 2000, (false, &NO_GUESS, None));
     }
     assert_eq!(choice.best, 0);
     assert!(trials > 0, "the other means is asked for");
@@ -188,7 +208,8 @@ proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
 
     /// Rule 1, at every message and from the first one on: what trials took longer than the best means that was known would
-    /// have is a fiftieth of all time and one message more, whatever the means cost and whatever disturbs them.
+    /// have is a fiftieth of all time and one message more, whatever the means cost, whatever disturbs them, and whatever other
+    /// peers are said to have found.
     #[test]
     fn trials_take_a_fiftieth_of_the_time_and_one_message(
         prices in proptest::collection::vec(20u64..4000, 2..=MEANS),
@@ -196,6 +217,7 @@ proptest::proptest! {
         class in 0u32..CLASSES as u32,
         disturbed in 0u64..100,
         seed in 0u64..1000,
+        better in proptest::option::of(0u8..MEANS as u8),
     ) {
         let bytes = 1u64 << (FIRST + class);
         let able = (1u8 << prices.len()) - 1;
@@ -210,7 +232,7 @@ proptest::proptest! {
                 let excess = time.saturating_sub(usual);
                 (regret, most) = (regret + excess, most.max(excess));
             }
-            choice.note(means, able, bytes, time, (false, &NO_GUESS));
+            choice.note(means, able, bytes, time, (false, &NO_GUESS, better));
             total += time;
             proptest::prop_assert!(regret <= total / SHARE + most, "{prices:?}, message {message}: {regret} of {total}");
         }
@@ -261,7 +283,7 @@ proptest::proptest! {
     fn any_times_are_taken(notes in proptest::collection::vec((0u8..MEANS as u8, 0u8..64, 0u64..u64::MAX / 8000, 0u64..u64::MAX / 2000), 0..200)) {
         let mut choice = Choice::NEW;
         for (means, able, bytes, time) in notes {
-            choice.note(means, able, bytes, time, (false, &NO_GUESS));
+            choice.note(means, able, bytes, time, (false, &NO_GUESS, None));
             proptest::prop_assert!(choice.wanted().is_none_or(|means| usize::from(means) < MEANS));
             proptest::prop_assert!(choice.settled().is_some());
         }
@@ -279,7 +301,7 @@ fn messages_of_windows_that_end_together_are_not_taken_for_cheap() {
             let means = choice.wanted().unwrap_or(EAGER);
             let price = if means == EAGER { 100 } else { 2 * each * u64::from(!second) };
             second = means != EAGER && !second;
-            choice.note(means, 0b11, 65536, price * 65536 / 1000, (true, &NO_GUESS));
+            choice.note(means, 0b11, 65536, price * 65536 / 1000, (true, &NO_GUESS, None));
         }
         assert_eq!(choice.best, wanted, "{each}");
         assert!(

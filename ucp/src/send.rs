@@ -31,7 +31,7 @@ use crate::unexpected::INLINE;
 use crate::wire;
 
 use eager::Eager;
-use offer::offer;
+use offer::{has_key, offer};
 use stream::Pieces;
 
 impl Inner {
@@ -93,7 +93,11 @@ impl Inner {
             let (bytes, address) = (buffer.len() as u64, pack::address(&buffer));
             let meter = &self.engine.meter;
             let selected = measured::selected_for(peer, meter, kind.message(), bytes, address);
-            chosen = selected.offered.unwrap_or(chosen);
+            // What others took says nothing of memory with a key of its own.
+            chosen = match selected.offered {
+                Some(offered) if !has_key(lane, &buffer) => offered,
+                _ => chosen,
+            };
             marks = selected.marks;
         }
         // A stream waits for credit: its bytes would be offered in ever smaller parts.

@@ -7,5 +7,5 @@ mod any;
 mod any_random;
 mod matching;
 mod put;
-mod ranks;
+pub(crate) mod ranks;
 mod rtr;

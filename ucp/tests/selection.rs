@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
-    AmMessage, Envelope, Ep, MatchSpec, MeansEstimate, MessageKind, RequestId, SendMode, Sent,
-    SpaceOptions, StreamReceived, StreamWant, Worker, WorkerParts,
+    AmMessage, Envelope, Ep, FailureSource, MatchSpec, MeansEstimate, MeansReason, MessageKind,
+    OpError, RequestId, SendMode, Sent, StreamReceived, StreamWant, Worker, WorkerParts,
 };
 
 use bowline_uct::{Caps, IfaceAttr};
 
 use crate::beside::by_hand;
-use crate::doubles::{Altered, Never, config, joined, opened, parts, until};
+use crate::doubles::{Altered, Never, config, joined, of_everybody, opened, parts, until};
+use crate::rendezvous::ranks::Dead;
 
 /// The simulated network as a transport on which processors copy: its gets take a time of their own, which may change
 /// while workers are at it. What it allocates is mapped by nobody, and no sender helps to copy.
@@ -31,6 +32,7 @@ struct Pair {
     received: Arc<Mutex<Vec<RequestId>>>,
     /// What rank 0 sends, for the whole life of the program.
     memory: Vec<*mut u8>,
+    dead: Dead,
 }
 
 /// Picoseconds for a byte: through the network, and of a read. Processors that share a cache, and others.
@@ -50,7 +52,8 @@ impl Pair {
             ..NetworkOptions::default()
         };
         let network = Network::new(options);
-        let workers = [0, 1].map(|rank| Self::open(&network, rank, select));
+        let dead = Dead::default();
+        let workers = [0, 1].map(|rank| Self::open(&network, rank, select, &dead));
         let eps = joined(&workers);
         let received = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&received);
@@ -62,20 +65,21 @@ impl Pair {
         let memory =
             (0..WINDOW).map(|_| Box::leak(vec![7; 200_000].into_boxed_slice()).as_mut_ptr());
         let memory = memory.collect();
-        Self { network, workers, eps, received, memory }
+        Self { network, workers, eps, received, memory, dead }
     }
 
-    fn open(network: &Network, rank: u32, select: &str) -> Worker {
+    fn open(network: &Network, rank: u32, select: &str, dead: &Dead) -> Worker {
         let settings = [("BOWLINE_SELECT", select), ("BOWLINE_EAGER_SHARE_FIRST", "64m")];
         let lane = Altered::new(network.open(), copied, |_| true);
         let parts = parts(rank, Box::new(lane), &config(&settings));
-        let parts = WorkerParts { waiter: Box::new(Never(Some(network.clone()))), ..parts };
-        opened(parts, 0, SpaceOptions::default())
+        let waiter = Box::new(Never(Some(network.clone())));
+        let failures: Box<dyn FailureSource> = Box::new(dead.clone());
+        opened(WorkerParts { waiter, failures: Some(failures), ..parts }, 0, of_everybody())
     }
 
     /// Another sender in place of the first one, which is returned.
     fn replace_sender(&mut self, rank: u32) -> Worker {
-        let sender = Self::open(&self.network, rank, "measured");
+        let sender = Self::open(&self.network, rank, "measured", &self.dead);
         let before = std::mem::replace(&mut self.workers[0], sender);
         self.eps = joined(&self.workers);
         before
@@ -322,6 +326,30 @@ fn offered_messages_come_as_is_cheaper() {
     }
 }
 
+/// Memory with a key is what known costs say, and what its messages take is no measure of others.
+#[test]
+fn memory_with_a_key_is_not_measured() {
+    let mut pair = Pair::new(NEAR, "measured");
+    let tagged = MessageKind::Tagged;
+    pair.singles(tagged, 400, LEN);
+    assert!(pair.copies(tagged, false, false));
+    let offered = |pair: &Pair| pair.workers[0].counters().sent_rndv;
+    let read = |pair: &Pair| offered(pair) - pair.workers[1].counters().copied;
+    let (plain, before) = (pair.memory[0], read(&pair));
+    pair.singles(tagged, 100, LEN);
+    assert!(read(&pair) < before + 10, "copies are quicker, but for trials");
+    let memory = pair.workers[0].mem_alloc(LEN).expect("the network has memory");
+    pair.memory[0] = pair.workers[0].mem_view(memory, |view| view.as_ptr()).expect("it is there");
+    let (all, before, known) = (offered(&pair), read(&pair), pair.estimates(tagged, false, false));
+    pair.singles(tagged, 100, LEN);
+    assert_eq!(offered(&pair), all + 100, "known costs offer messages of this length");
+    assert_eq!(read(&pair), before + 100, "fragments are for other memory");
+    assert_eq!(pair.estimates(tagged, false, false), known, "they were measured");
+    pair.memory[0] = plain;
+    pair.singles(tagged, 100, LEN);
+    assert!(read(&pair) < before + 110, "the others come as before");
+}
+
 /// Messages of memory that was used before and of other memory, in turn: of each it is known what it takes.
 #[test]
 fn fresh_memory_is_kept_apart() {
@@ -367,4 +395,58 @@ fn no_message_is_out_of_order_while_ways_change() {
         let rndv = pair.workers[0].counters().sent_rndv;
         assert!((1000..7000).contains(&rndv), "{kind:?}: {rndv} of 8000 were offered");
     }
+}
+
+/// One of the two dies while messages of a trial are under way, at each moment of one: what the other waits for ends, whole or with
+/// the death, and its estimates are there yet.
+#[test]
+fn a_death_among_trials_ends_what_waits() {
+    let tagged = MessageKind::Tagged;
+    let (mut whole, mut dead) = (0, 0);
+    for (victim, steps) in [0, 1].into_iter().flat_map(|rank| (0..14).map(move |n| (rank, n))) {
+        let pair = Pair::new(NEAR, "measured");
+        let on_trial = || {
+            let all = pair.estimates(tagged, false, false);
+            all.iter().any(|estimate| estimate.reason == MeansReason::OnTrial)
+        };
+        while !on_trial() {
+            pair.singles(tagged, 1, LEN);
+        }
+        pair.receive(tagged, LEN);
+        let receive = pair.received.lock().expect("one thread")[0];
+        // SAFETY: as in `transfer`; the memory is never given back.
+        let buffer = unsafe { SendBuf::borrowed(pair.memory[0], LEN) };
+        let send = pair.send(0, tagged, buffer);
+        for _ in 0..steps {
+            for worker in &pair.workers {
+                worker.progress();
+            }
+            pair.network.advance();
+        }
+        pair.network.kill(victim);
+        pair.dead.report(victim);
+        let survivor = &pair.workers[1 - victim as usize];
+        let waits = if victim == 0 { Some(receive) } else { send };
+        for round in 0.. {
+            assert!(round < 100_000, "rank {victim} died after {steps} steps, and the other waits");
+            if waits.is_none_or(|id| survivor.is_complete(id)) {
+                break;
+            }
+            survivor.progress();
+            pair.network.advance();
+        }
+        match waits.map_or(Ok(()), |id| survivor.wait(id).outcome) {
+            Ok(()) => whole += 1,
+            Err(OpError::PeerFailed(_) | OpError::MemberFailed { .. }) => dead += 1,
+            Err(error) => panic!("rank {victim} died after {steps} steps: {error}"),
+        }
+        if victim == 0 {
+            let known = survivor.estimates(pair.eps[1]).expect("a failed peer keeps its place");
+            assert!(!known.is_empty(), "what was measured has gone");
+        }
+        // The dead make no calls, not even their last.
+        let Pair { workers: [first, second], .. } = pair;
+        std::mem::forget(if victim == 0 { first } else { second });
+    }
+    assert!(whole > 0 && dead > 5, "{whole} were whole, {dead} ended with the death");
 }

@@ -316,7 +316,7 @@ impl Engine {
         Some(())
     }
 
-    /// A receive has found a message that lies with its sender, and that is measured where it has a `kind`.
+    /// A receive has found a message that lies with its sender, and that is measured where it has a `kind` and no key.
     pub(crate) fn begin_fetch(
         &mut self,
         key: Key,
@@ -326,7 +326,9 @@ impl Engine {
         kind: Option<MessageKind>,
     ) {
         self.counters.matched += 1;
+        // What memory with a key of its own takes, which may be mapped here, says nothing of other memory.
         let measure = kind
+            .filter(|_| rts.rkey.is_none())
             .map_or(Measure::NONE, |kind| self.begin_measure(peer, kind, rts.marks, rts.length));
         if self.may_grow(peer, rts.length) {
             self.actions.push(Action::Credit(peer));

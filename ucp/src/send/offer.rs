@@ -1,6 +1,6 @@
 //! The envelope of a message that lies with its sender until its receiver asks for it.
 
-use bowline_base::buffer::MemoryLayout;
+use bowline_base::buffer::{MemoryLayout, SendBuf};
 use bowline_base::slab::Key;
 use bowline_uct::{Caps, Iface, PostError};
 
@@ -12,6 +12,13 @@ use crate::request::{Send, SendKind, SendPhase};
 use crate::settings::RndvScheme;
 use crate::unexpected::INLINE;
 use crate::wire::{self, AmEnvelope, MAX_RKEY, Rts, WireKey};
+
+/// Whether a message lies in memory with a key of its own, by which its receiver may have it mapped.
+#[cold]
+pub(super) fn has_key(lane: &dyn Iface, buffer: &SendBuf) -> bool {
+    let whole = buffer.shape() == MemoryLayout::Whole;
+    whole && lane.rkey_of(buffer.address(), buffer.len(), &mut [0; MAX_RKEY]).is_some()
+}
 
 /// Posts the envelope of a message that the receiver fetches.
 pub(super) fn offer(

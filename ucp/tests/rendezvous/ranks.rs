@@ -20,7 +20,14 @@ pub(crate) const SPACE: u32 = 3;
 
 /// The dead, one bit for each rank.
 #[derive(Clone, Default)]
-struct Dead(Arc<AtomicU32>);
+pub(crate) struct Dead(Arc<AtomicU32>);
+
+impl Dead {
+    pub(crate) fn report(&self, rank: u32) {
+        // Relaxed: one thread.
+        self.0.fetch_or(1 << rank, Ordering::Relaxed);
+    }
+}
 
 impl FailureSource for Dead {
     fn generation(&self) -> u32 {
@@ -240,8 +247,7 @@ impl Ranks {
 
     /// The launcher reports a death, of which no transport knows anything yet.
     pub(crate) fn report_death(&self, rank: usize) {
-        // Relaxed: one thread.
-        self.dead.0.fetch_or(1 << rank, Ordering::Relaxed);
+        self.dead.report(rank as u32);
     }
 
     /// Closes the endpoint of a worker to another; `None` when it was not in use.

@@ -38,6 +38,7 @@ const STREAM: u8 = 15;
 const NOTICE: u8 = 20;
 const REMOTE: u8 = 22;
 const RTR: u8 = 25;
+const SELECT: u8 = 30;
 
 /// What a worker may keep beyond its limits: what one call of a transport brings.
 const BATCH: u64 = 64;

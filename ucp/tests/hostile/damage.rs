@@ -121,3 +121,32 @@ fn words_about_a_receive_that_was_not_announced_are_damage() {
         assert_eq!(forger.notices(), [1], "{words:?}");
     }
 }
+
+/// A peer says how messages of a class are to come to it that there is not, or as they cannot.
+#[test]
+fn choices_that_there_are_not_are_damage() {
+    // Kinds, single ones and windows, used and fresh memory; classes.
+    const PLACES: u64 = 3 * 2 * 2 * 9;
+    let network = Network::new(NetworkOptions::default());
+    let victim = worker(&network, 0, &[]);
+    let mut forger = Forger::new(&network, &victim);
+    let named = receive(&victim, Some(1), 99);
+    for place in 0..PLACES {
+        for eager in [0, 1, 1, 0] {
+            forger.posts(&victim, SELECT, [place, eager], &[]);
+        }
+    }
+    forger.settle(&victim);
+    assert!(!victim.is_complete(named) && forger.notices().is_empty(), "choices that there are");
+    for words in [[PLACES, 0], [PLACES, 1], [u64::MAX, 1], [1 << 32, 0], [0, 2], [5, u64::MAX]] {
+        let network = Network::new(NetworkOptions::default());
+        let victim = worker(&network, 0, &[]);
+        let mut forger = Forger::new(&network, &victim);
+        let named = receive(&victim, Some(1), 99);
+        forger.settle(&victim);
+        forger.posts(&victim, SELECT, words, &[]);
+        forger.settle(&victim);
+        ends_with(&victim, named, OpError::MemberFailed { rank: 1 });
+        assert_eq!(forger.notices(), [1], "{words:?}");
+    }
+}

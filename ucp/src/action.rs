@@ -129,8 +129,8 @@ impl Action {
     }
 }
 
-/// Actions in order. The ring has space for one action per event of a progress call's budget and
-/// is drained after every call, so that it grows only when one arrival asks for two.
+/// Actions in order. The queue begins with space for one action per event of a progress call's budget and is drained
+/// after every call, so that it grows only when arrivals ask for more than one each, and keeps what it has grown to.
 #[derive(Debug)]
 pub(crate) struct Actions(VecDeque<Action>);
 

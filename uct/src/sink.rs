@@ -1,9 +1,9 @@
 //! Where a transport reports what happened.
 //!
-//! **Rules for a sink.** Its methods are called from inside `progress` and must not post, block,
-//! fail or allocate: they note what is to be done in a bounded ring that is drained right after
-//! the call. `progress` has a budget, so the ring's size is known beforehand. The receiving layer
-//! may copy an arrival into a buffer that is already waiting for it.
+//! **Rules for a sink.** Its methods are called from inside `progress` and must not post, block or fail: they note
+//! what is to be done in a queue that is drained right after the call. `progress` has a budget, so that a queue with space
+//! for as many notes hardly ever grows. What allocates, such as keeping a message that nobody waits for, is not on the short
+//! path. The receiving layer may copy an arrival into a buffer that is already waiting for it.
 
 use bowline_base::slab::Key;
 use bowline_base::view::View;

@@ -1,4 +1,4 @@
-//! A type's name means one thing in the workspace: who has met it once knows it everywhere.
+//! The name of a public type means one thing in all libraries: who has met it once knows it everywhere.
 //!
 //! Public types of the libraries are compared. A name that several files define stands in a list of exceptions, which
 //! may only become shorter. Types that only their own crate sees are not compared: their module says what they are of.

@@ -38,6 +38,7 @@ use crate::status::{MessageInfo, OpStatus, ReceiveError};
 use crate::unexpected::Unexpected;
 use crate::wire;
 
+pub(crate) use arrive::LONG;
 pub(crate) use inner::Inner;
 use life::Protocols;
 pub use remote::{BackgroundWork, RemoteWorker};
@@ -368,10 +369,10 @@ impl Sink for LaneSink<'_> {
             if wire::sequence(&arrival.header) != expected {
                 self.engine.out_of_sequence(peer);
             } else {
-                match arrival.id {
+                return match arrival.id {
                     wire::EAGER => self.engine.eager(peer, &arrival),
                     _ => self.engine.other(peer, &arrival),
-                }
+                };
             }
         } else {
             self.engine.first_contact(self.lane, &arrival);

@@ -229,6 +229,11 @@ impl Spaces {
         self.get_mut(id)?.engine.arrive_quietly(source, tag)
     }
 
+    /// Whether a receive waits in a space.
+    pub(crate) fn has_posted(&mut self, id: u32) -> bool {
+        self.single.is_in(id) || self.get_mut(id).is_some_and(|s| s.engine.posted_len() > 0)
+    }
+
     /// Takes a posted receive back, if it still waits. Whether it did.
     pub(crate) fn withdraw(&mut self, id: u32, item: ItemId, value: u64) -> bool {
         if self.single.remove_if(id, |_, here| here == value).is_some() {

@@ -3,8 +3,6 @@
 //! Up to [`INLINE`] bytes of payload live in the envelope's own entry: such messages are never
 //! refused, like envelopes. Longer payload is what the sender's credit bounds.
 
-use bowline_base::slab::Key;
-
 use crate::peer::PeerIndex;
 use crate::wire::Rts;
 
@@ -18,13 +16,8 @@ pub(crate) enum Payload {
     Inline([u8; INLINE]),
     /// Whole, in memory of its own.
     Whole(Vec<u8>),
-    /// Pieces are still coming.
-    Partial {
-        /// Space for the whole message.
-        bytes: Vec<u8>,
-        /// The receive that claimed it meanwhile.
-        claimed: Option<Key>,
-    },
+    /// What has come of a message in pieces.
+    Partial(Vec<u8>),
     /// With the sender.
     Remote(Box<Rts>),
 }

@@ -6,6 +6,7 @@ mod beside;
 mod churn;
 mod clients;
 mod closing;
+mod continued;
 mod cooperative;
 mod datatypes;
 mod directions;

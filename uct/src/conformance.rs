@@ -270,6 +270,7 @@ macro_rules! conformance {
                 refused_short_is_unobservable, refused_bcopy_is_unobservable,
                 refused_zcopy_is_unobservable, filled_and_drained_again_and_again,
                 writable_in_order_of_asking, writable_once_for_each_asking, nobody_starves,
+                nobody_starves_of_enough, what_is_left_comes_later,
                 budget_is_respected, asking_with_space_is_answered,
             }
             desc: {
@@ -291,7 +292,7 @@ macro_rules! conformance {
                 contention_with_the_owner,
             }
             wakeup: {
-                armed_or_busy, rung_by_hand, no_wakeup_is_lost_on_the_doorbell,
+                armed_or_busy, nobody_sleeps_on_what_is_left, rung_by_hand, no_wakeup_is_lost_on_the_doorbell,
                 no_wakeup_is_lost_on_the_descriptor, own_messages_wake,
             }
             failure: {

@@ -76,6 +76,11 @@ pub enum Verdict {
     /// Kept: the buffer named in the arrival belongs to the receiver until it releases it. Only
     /// legal when the arrival carried a descriptor; without one it counts as `Consumed`.
     Keep,
+    /// `Consumed`, and what came from the same source behind it had better wait for the next call of
+    /// `progress`: it may be for a buffer that the receiver is about to post, and would be copied twice. A
+    /// transport in whose memory it lies hands out no more of it in this call. It takes this as `Consumed` of a short
+    /// message, and where it would have to copy what it leaves.
+    Enough,
 }
 
 /// The layer above, as a transport sees it.

@@ -336,6 +336,12 @@ impl<'a, W: Words> RingMessage<'a, W> {
         }
     }
 
+    /// Whether the payload is in the data area.
+    #[inline]
+    pub const fn in_data(&self) -> bool {
+        matches!(self.place, Place::Data(..))
+    }
+
     /// Copies the payload to `out`, as much as both hold; returns the bytes copied.
     #[inline]
     pub fn copy_to(&self, out: &mut [u8]) -> usize {

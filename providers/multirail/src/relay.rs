@@ -88,7 +88,7 @@ impl Relay<'_> {
                         let source = Source(index);
                         let (id, header) = (front.id, front.header);
                         // Without a descriptor there is nothing to keep.
-                        let (Verdict::Consumed | Verdict::Keep) =
+                        let (Verdict::Consumed | Verdict::Keep | Verdict::Enough) =
                             self.above.am(Arrival { source, id, header, payload, desc: None });
                         self.events += 1;
                     }

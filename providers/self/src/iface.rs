@@ -275,19 +275,21 @@ impl SelfIface {
                     // SAFETY: the bytes live in the queue, which nobody touches during the call.
                     let payload = unsafe { View::from_raw(bytes.as_mut_ptr(), usize::from(*len)) };
                     // Without a descriptor there is nothing to keep.
-                    let (Verdict::Consumed | Verdict::Keep) = arrive(payload, None);
+                    let (Verdict::Consumed | Verdict::Keep | Verdict::Enough) =
+                        arrive(payload, None);
                 }
                 Body::Held { desc } => {
                     let payload = self.pool.view(*desc).expect("a queued message owns its buffer");
                     match arrive(payload, Some(Desc(*desc))) {
                         Verdict::Keep => self.counters.kept += 1,
-                        Verdict::Consumed => {
+                        Verdict::Consumed | Verdict::Enough => {
                             self.pool.give_back(*desc);
                         }
                     }
                 }
                 Body::Lent { payload, token, .. } => {
-                    let (Verdict::Consumed | Verdict::Keep) = arrive(payload.view(), None);
+                    let (Verdict::Consumed | Verdict::Keep | Verdict::Enough) =
+                        arrive(payload.view(), None);
                     let token = *token;
                     if token != Token::NONE {
                         *body = Body::Delivered { token };

@@ -64,6 +64,10 @@ impl ShmIface {
                 ring.filled = false;
                 if self.receiver.queue_ready() { self.poll(sink, budget) } else { 0 }
             }
+            Taken::Last => {
+                ring.note_last();
+                self.leave_rings(0, 1, sink, budget)
+            }
             end => {
                 self.ring_ended(0, matches!(end, Taken::End));
                 0
@@ -76,9 +80,23 @@ impl ShmIface {
     fn take_on(&mut self, at: usize, sink: &mut dyn Sink, budget: u32) -> u32 {
         let (more, outcome) = self.receiver.active[at].take_more(sink, budget - 1);
         let given = 1 + more;
-        if !matches!(outcome, Taken::Message(_)) {
-            self.ring_ended(at, matches!(outcome, Taken::End));
+        match outcome {
+            Taken::Message(_) => {}
+            Taken::Last => return self.leave_rings(at, given, sink, budget),
+            end => self.ring_ended(at, matches!(end, Taken::End)),
         }
+        if given == budget || self.polls.is_multiple_of(QUEUE_EVERY) {
+            return given + self.poll_rest(sink, budget - given, true);
+        }
+        self.check_waiters();
+        given
+    }
+
+    /// Ends a call with the last message that the sink wants of the ring in place `at`. The other rings come before
+    /// that one in the next call.
+    #[inline(never)]
+    fn leave_rings(&mut self, at: usize, given: u32, sink: &mut dyn Sink, budget: u32) -> u32 {
+        self.receiver.begin_behind(at);
         if given == budget || self.polls.is_multiple_of(QUEUE_EVERY) {
             return given + self.poll_rest(sink, budget - given, true);
         }
@@ -103,6 +121,10 @@ impl ShmIface {
                     return 1;
                 }
                 Taken::Nothing => ring.filled = false,
+                Taken::Last => {
+                    ring.note_last();
+                    return self.leave_rings(at, 1, sink, budget);
+                }
                 end => {
                     self.ring_ended(at, matches!(end, Taken::End));
                     return 0;

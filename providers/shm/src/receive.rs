@@ -33,7 +33,7 @@ pub(crate) struct Receiver {
     pub(crate) hot: Hot,
     /// Sources below this are ranks or guests.
     pub(crate) sources: u32,
-    /// How many active rings the next call leaves for later, since they used the budget up.
+    /// How many active rings the next call leaves for later, since the last one ended with them.
     next_ring: usize,
     held: Option<Held>,
     staging: Box<[u8]>,
@@ -84,6 +84,10 @@ impl Receiver {
                 ring.filled = false;
                 continue;
             }
+            if let Taken::Last = outcome {
+                ring.note_last();
+                taken += 1;
+            }
             if let Taken::Message(_) = outcome {
                 taken += 1;
                 ring.taken = ring.taken.wrapping_add(1);
@@ -95,19 +99,31 @@ impl Receiver {
                     taken += more;
                 }
             }
-            if matches!(outcome, Taken::End | Taken::Bad) {
-                self.ring_ended(at, matches!(outcome, Taken::End));
-                break;
-            }
-            if taken == budget {
-                self.next_ring = at + 1;
-                break;
+            match outcome {
+                Taken::End | Taken::Bad => {
+                    self.ring_ended(at, matches!(outcome, Taken::End));
+                    break;
+                }
+                Taken::Last => {
+                    self.begin_behind(at);
+                    break;
+                }
+                Taken::Message(_) | Taken::Nothing if taken == budget => {
+                    self.begin_behind(at);
+                    break;
+                }
+                Taken::Message(_) | Taken::Nothing => {}
             }
         }
         taken
     }
 
-    /// Begins behind the ring that used the last budget up.
+    /// The next call begins with the rings behind the one in place `at`.
+    pub(crate) const fn begin_behind(&mut self, at: usize) {
+        self.next_ring = at + 1;
+    }
+
+    /// Begins behind the ring at which the last call ended.
     #[cold]
     #[inline(never)]
     fn rotate(&mut self) {

@@ -3,7 +3,7 @@
 use bowline_base::ring;
 use bowline_base::ring::promote::END_ID;
 use bowline_base::words::DirectWords;
-use bowline_uct::{AmId, Arrival, Sink, Source};
+use bowline_uct::{AmId, Arrival, Sink, Source, Verdict};
 
 /// A ring that is being read.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct ActiveRing {
 pub(crate) enum Taken {
     /// A message, and what it counts where a call is bounded.
     Message(u32),
+    /// A message, behind which the sink wants no other one in this call.
+    Last,
     Nothing,
     End,
     Bad,
@@ -61,6 +63,11 @@ impl ActiveRing {
                     taken += 1;
                     counted += count;
                 }
+                Taken::Last => {
+                    taken += 1;
+                    self.taken = self.taken.wrapping_add(taken);
+                    return (taken, Taken::Last);
+                }
                 Taken::Nothing => {
                     self.window = counted.max(1);
                     self.filled = false;
@@ -76,6 +83,13 @@ impl ActiveRing {
         (taken, Taken::Message(counted))
     }
 
+    /// A first message was taken, behind which there is none to be taken in this call.
+    #[inline]
+    pub(crate) const fn note_last(&mut self) {
+        self.taken = self.taken.wrapping_add(1);
+        self.filled = true;
+    }
+
     /// Hands out the next message, if there is one.
     #[inline]
     pub(crate) fn take(&mut self, sink: &mut dyn Sink) -> Taken {
@@ -84,15 +98,19 @@ impl ActiveRing {
             let Some(id) = AmId::from_wire(message.id) else {
                 return if message.id == END_ID { Taken::End } else { Taken::Bad };
             };
-            // Nothing is kept, so the verdict says nothing; see `Arrival::desc`.
-            let _ = sink.am(Arrival {
+            // Nothing is kept; see `Arrival::desc`.
+            let verdict = sink.am(Arrival {
                 source,
                 id,
                 header: message.header,
                 payload: message.payload(),
                 desc: None,
             });
-            Taken::Message(1 + (message.len / COUNTED) as u32)
+            // Nobody has enough with a message that a slot holds: it is as soon copied.
+            match verdict {
+                Verdict::Enough if message.in_data() => Taken::Last,
+                _ => Taken::Message(1 + (message.len / COUNTED) as u32),
+            }
         });
         match outcome {
             Ok(Some(taken)) => taken,

@@ -225,15 +225,19 @@ impl SimIface {
         let mut events = 0;
         while events < budget {
             let item = self.network.lock().take_item(self.node, self.has_spare());
+            let mut verdict = Verdict::Consumed;
             match item {
                 None => break,
                 Some(Item::Completed { token, result }) => sink.completed(token, result),
                 Some(Item::Am { from, id, header, payload }) => {
-                    self.arrive(sink, from, (id, header), payload);
+                    verdict = self.arrive(sink, from, (id, header), payload);
                 }
                 Some(Item::Failed { peer, how }) => self.peer_failed(sink, peer, how),
             }
             events += 1;
+            if verdict == Verdict::Enough {
+                break;
+            }
         }
         events
     }
@@ -244,21 +248,21 @@ impl SimIface {
         from: u32,
         (id, header): (bowline_uct::AmId, bowline_uct::AmHeader),
         payload: Bytes,
-    ) {
+    ) -> Verdict {
         let source = Source(from);
         if payload.len() <= INLINE_BYTES {
             let payload = payload.view();
             // Without a descriptor there is nothing to keep.
-            let (Verdict::Consumed | Verdict::Keep) =
-                sink.am(Arrival { source, id, header, payload, desc: None });
-            return;
+            return sink.am(Arrival { source, id, header, payload, desc: None });
         }
         let key = self.kept.insert(payload);
         let payload = self.kept.get(key).expect("just kept").view();
         let desc = Some(Desc(key));
-        if sink.am(Arrival { source, id, header, payload, desc }) == Verdict::Consumed {
+        let verdict = sink.am(Arrival { source, id, header, payload, desc });
+        if verdict != Verdict::Keep {
             self.kept.remove(key);
         }
+        verdict
     }
 
     fn peer_failed(&mut self, sink: &mut dyn Sink, peer: u32, how: PeerFailure) {

@@ -373,7 +373,7 @@ fn deliver(sink: &mut dyn Sink, index: u32, id: u8, header: [u64; 3], payload: V
     let id = AmId::from_wire(id).expect("the decoder has checked it");
     let arrival = Arrival { source: Source(index), id, header, payload, desc: None };
     // Without a descriptor there is nothing to keep.
-    let (Verdict::Consumed | Verdict::Keep) = sink.am(arrival);
+    let (Verdict::Consumed | Verdict::Keep | Verdict::Enough) = sink.am(arrival);
 }
 
 /// Copies between two views of one length.

@@ -3,7 +3,7 @@
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AmId, Arrival, PeerFailure};
+use bowline_uct::{AmHeader, AmId, Arrival, PeerFailure, Verdict};
 
 use super::Engine;
 use crate::action::Action;
@@ -22,16 +22,20 @@ use crate::wire::{self, Rts};
 /// Longest control payload: an RTS with the longest key.
 const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
 
+/// Messages from this length on are better not taken in before their receive is posted.
+pub(crate) const LONG: usize = 1 << 10;
+
 impl Engine {
     /// A tagged message in one piece: a part of the sink, with all that a short one for the oldest receive needs
     /// in it, and no call that it would have to keep anything across.
     #[inline(always)]
-    pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
+    pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> Verdict {
         let Envelope { space, source, tag } = wire::envelope(&arrival.header);
         match self.spaces.arrive_first(space, source, tag) {
             // Of so few bytes no credit is counted (`taken`).
             Some(value) if arrival.payload.len() <= INLINE => {
                 self.deliver_here(Key::from_wire(value), &arrival.header, arrival.payload);
+                Verdict::Consumed
             }
             found => self.eager_further(peer, arrival, found),
         }
@@ -39,15 +43,35 @@ impl Engine {
 
     /// The same of a longer message, or where the receive was not `found` yet.
     #[inline(never)]
-    fn eager_further(&mut self, peer: PeerIndex, arrival: &Arrival<'_>, found: Option<u64>) {
+    fn eager_further(
+        &mut self,
+        peer: PeerIndex,
+        arrival: &Arrival<'_>,
+        found: Option<u64>,
+    ) -> Verdict {
         let envelope = wire::envelope(&arrival.header);
         let Envelope { space, source, tag } = envelope;
         match found.or_else(|| self.spaces.arrive(space, source, tag)) {
             Some(value) => {
                 self.taken(peer, arrival.payload.len());
                 self.deliver_here(Key::from_wire(value), &arrival.header, arrival.payload);
+                self.verdict(space, arrival.payload.len())
             }
-            None => self.keep(peer, &envelope, arrival.payload, 0),
+            None => {
+                self.keep(peer, &envelope, arrival.payload, 0);
+                Verdict::Consumed
+            }
+        }
+    }
+
+    /// What is said of the last piece of a message of `length` bytes that has completed a receive of this space.
+    ///
+    /// Where that was the last one posted, the next one is most likely posted when the call of progress has
+    /// returned, and what comes until then is copied twice. A short message is quicker copied than left where it lies.
+    pub(super) fn verdict(&mut self, space: u32, length: usize) -> Verdict {
+        match length >= LONG && !self.spaces.has_posted(space) {
+            true => Verdict::Enough,
+            false => Verdict::Consumed,
         }
     }
 
@@ -162,28 +186,30 @@ impl Engine {
 
     /// Anything but a plain eager message. Bytes of a stream are asked for here, since most sends of one are short.
     #[inline(never)]
-    pub(super) fn other(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
+    pub(super) fn other(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> Verdict {
         match arrival.id {
-            wire::AM if self.am_in_place(peer, arrival) => {}
-            wire::STREAM => {
-                if self.stream_data(peer, arrival.payload).is_none() {
-                    self.reject_message(peer, arrival.id);
-                }
-            }
+            wire::AM if self.am_in_place(peer, arrival) => Verdict::Consumed,
+            wire::STREAM => match self.stream_data(peer, arrival.payload) {
+                Some(verdict) => verdict,
+                None => self.reject_message(peer, arrival.id),
+            },
             _ => self.arrive(peer, arrival),
         }
     }
 
     /// What is neither of a stream, in one piece, nor taken in place by a handler.
     #[inline(never)]
-    pub(super) fn arrive(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) {
+    pub(super) fn arrive(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> Verdict {
         let header = &arrival.header;
         let fine = match arrival.id {
             // A message that lies with a peer whose endpoint is being closed cannot be read any more.
             wire::RTS | wire::AM_RTS if self.is_closing(peer) => Some(()),
             wire::EAGER_SYNC => self.eager_sync(peer, header, arrival.payload),
             wire::EAGER_FIRST => self.eager_first(peer, header, arrival.payload),
-            wire::PIECE => self.piece(peer, header, arrival.payload),
+            wire::PIECE => match self.piece(peer, header, arrival.payload) {
+                Some(verdict) => return verdict,
+                None => None,
+            },
             wire::RTS => self.rts(peer, header, arrival.payload),
             wire::ACK => self.ack(peer, header),
             wire::CREDIT => self.credit(peer, header),
@@ -197,7 +223,10 @@ impl Engine {
             wire::AM => self.am(peer, header, arrival.payload),
             wire::AM_FIRST => self.am_first(peer, header, arrival.payload),
             wire::STREAM_END => {
-                self.stream_end_piece(peer, [header[0], header[1]], arrival.payload)
+                match self.stream_end_piece(peer, [header[0], header[1]], arrival.payload) {
+                    Some(verdict) => return verdict,
+                    None => None,
+                }
             }
             wire::STREAM_RTS => self.stream_rts(peer, arrival.payload),
             wire::AM_RTS => self.am_rts(peer, header, arrival.payload),
@@ -207,14 +236,15 @@ impl Engine {
                 None => None,
             },
         };
-        if fine.is_none() {
-            self.reject_message(peer, arrival.id);
+        match fine {
+            Some(()) => Verdict::Consumed,
+            None => self.reject_message(peer, arrival.id),
         }
     }
 
     /// Gives up a peer whose message no correct peer sends.
     #[cold]
-    fn reject_message(&mut self, peer: PeerIndex, id: AmId) {
+    fn reject_message(&mut self, peer: PeerIndex, id: AmId) -> Verdict {
         let id = id.get();
         let why = if wire::RESERVED.contains(&id) {
             format!("a message of id {id}, which is reserved")
@@ -222,6 +252,7 @@ impl Engine {
             format!("a message of id {id} that means nothing")
         };
         self.reject(peer, PeerFailure::Damaged, &why);
+        Verdict::Consumed
     }
 
     /// The first message of a sender must be its HELLO.

@@ -16,7 +16,6 @@ use crate::peer::{NO_PEER, PeerIndex, PeerState, Target, writes_no_more};
 use crate::request::{Body, Receive};
 use crate::space::Lost;
 use crate::state::inbox::Delivery;
-use crate::unexpected::Payload;
 use crate::wire;
 
 impl Engine {
@@ -123,16 +122,9 @@ impl Engine {
         for assembly in assemblies {
             match assembly.target {
                 Target::Receive(key) => lost.push(key),
-                Target::Unexpected(message) => {
-                    if let Some(waiting) = self.unexpected.get(message)
-                        && let Payload::Partial { claimed: Some(receive), .. } = waiting.payload
-                    {
-                        lost.push(receive);
-                        self.unkeep(message);
-                    }
-                }
                 Target::Am(_, _, bytes) => self.let_go(index, bytes.len()),
-                Target::Discard => {}
+                // A receive that finds such a message fails.
+                Target::Unexpected(_) | Target::Discard => {}
             }
         }
         lost

@@ -2,7 +2,7 @@
 
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::AmHeader;
+use bowline_uct::{AmHeader, Verdict};
 
 use super::Engine;
 use crate::action::Action;
@@ -12,7 +12,7 @@ use crate::request::Body;
 use crate::select::{EAGER, Measure, MessageKind};
 use crate::state::inbox::{AmArrival, Delivery};
 use crate::status::OpStatus;
-use crate::unexpected::{INLINE, Payload};
+use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::{self, FirstPiece};
 
 /// Longest message that may come in eager pieces: no correct sender goes beyond its credit.
@@ -73,7 +73,7 @@ impl Engine {
                     Target::Discard
                 }
                 None => {
-                    let payload = Payload::Partial { bytes: Vec::new(), claimed: None };
+                    let payload = Payload::Partial(Vec::new());
                     let (total, request) = (first.total, first.request);
                     Target::Unexpected(self.keep_as(peer, &envelope, total, request, payload))
                 }
@@ -126,7 +126,8 @@ impl Engine {
             measure,
         });
         let at = assemblies.len() - 1;
-        self.add_piece(peer, at, 0, data);
+        // It is hardly ever the whole message.
+        let _ = self.add_piece(peer, at, 0, data);
     }
 
     pub(super) fn piece(
@@ -134,7 +135,7 @@ impl Engine {
         peer: PeerIndex,
         header: &AmHeader,
         payload: View<'_>,
-    ) -> Option<()> {
+    ) -> Option<Verdict> {
         let assemblies = &self.peers[peer as usize].assemblies;
         let at = assemblies.iter().position(|a| a.message == header[0])?;
         let end = header[1].checked_add(payload.len() as u64)?;
@@ -142,12 +143,11 @@ impl Engine {
         if header[1] != assemblies[at].received || end > assemblies[at].total {
             return None;
         }
-        self.add_piece(peer, at, header[1] as usize, payload);
-        Some(())
+        Some(self.add_piece(peer, at, header[1] as usize, payload))
     }
 
     /// Puts a piece where its message goes, and completes the message with its last one.
-    fn add_piece(&mut self, peer: PeerIndex, at: usize, offset: usize, data: View<'_>) {
+    fn add_piece(&mut self, peer: PeerIndex, at: usize, offset: usize, data: View<'_>) -> Verdict {
         let assembly = &mut self.peers[peer as usize].assemblies[at];
         assembly.received += data.len() as u64;
         // Memory grows with what has really come, not with what a sender claims.
@@ -161,7 +161,7 @@ impl Engine {
             }
             Target::Unexpected(key) => {
                 let waiting = self.unexpected.get_mut(*key);
-                if let Some(Payload::Partial { bytes, .. }) = waiting.map(|u| &mut u.payload) {
+                if let Some(Payload::Partial(bytes)) = waiting.map(|u| &mut u.payload) {
                     data.append_to(bytes);
                     held = data.len();
                 }
@@ -176,29 +176,33 @@ impl Engine {
         self.hold(peer, held);
         if whole {
             let assembly = self.peers[peer as usize].assemblies.swap_remove(at);
-            self.assembled(peer, assembly);
+            return self.assembled(peer, assembly);
         }
+        Verdict::Consumed
     }
 
-    fn assembled(&mut self, peer: PeerIndex, assembly: Assembly) {
+    fn assembled(&mut self, peer: PeerIndex, assembly: Assembly) -> Verdict {
         let Assembly { measure, total, first, .. } = assembly;
         match assembly.target {
             Target::Receive(key) => {
                 self.taken(peer, total as usize);
                 self.end_measure(peer, measure, EAGER, total, first);
+                let request = self.requests.get_mut(key);
+                let space = match request.map(|request| &request.body) {
+                    Some(Body::Receive(receive)) => Some(receive.space),
+                    _ => None,
+                };
                 self.complete_receive(key);
+                if let Some(space) = space {
+                    return self.verdict(space, total as usize);
+                }
             }
             Target::Unexpected(key) => {
-                let Some(waiting) = self.unexpected.get_mut(key) else {
-                    return;
-                };
-                let Payload::Partial { bytes, claimed } = &mut waiting.payload else {
-                    return;
-                };
-                let (bytes, claimed) = (std::mem::take(bytes), *claimed);
-                waiting.payload = Payload::Whole(bytes);
-                if let Some(receive) = claimed {
-                    self.hand_over(receive, key);
+                let waiting = self.unexpected.get_mut(key);
+                if let Some(Unexpected { payload, .. }) = waiting
+                    && let Payload::Partial(bytes) = payload
+                {
+                    *payload = Payload::Whole(std::mem::take(bytes));
                 }
             }
             Target::Am(id, header, bytes) => {
@@ -216,6 +220,7 @@ impl Engine {
             }
             Target::Discard => self.taken(peer, total as usize),
         }
+        Verdict::Consumed
     }
 
     /// Completes a receive whose status names the message, truncated or not.
@@ -238,23 +243,15 @@ impl Engine {
 
     /// Gives a waiting message to a receive that was posted after it came.
     pub(crate) fn hand_over(&mut self, receive: Key, message: Key) {
-        if let Some(waiting) = self.unexpected.get_mut(message) {
-            if let Some(request) = self.requests.get_mut(receive) {
-                request.status = OpStatus {
-                    source: waiting.source,
-                    tag: waiting.tag,
-                    length: waiting.length,
-                    outcome: Ok(()),
-                };
-            }
-            if let Payload::Partial { claimed, .. } = &mut waiting.payload {
-                if claimed.is_none() {
-                    *claimed = Some(receive);
-                    self.acknowledge_match(message);
-                }
-                self.fail_if_orphan(receive, message);
-                return;
-            }
+        if let Some(waiting) = self.unexpected.get_mut(message)
+            && let Some(request) = self.requests.get_mut(receive)
+        {
+            request.status = OpStatus {
+                source: waiting.source,
+                tag: waiting.tag,
+                length: waiting.length,
+                outcome: Ok(()),
+            };
         }
         self.acknowledge_match(message);
         let Some(waiting) = self.unkeep(message) else {
@@ -264,7 +261,9 @@ impl Engine {
         let bytes: &[u8] = match &waiting.payload {
             Payload::Inline(inline) => &inline[..length],
             Payload::Whole(bytes) => bytes,
-            Payload::Partial { .. } => return,
+            Payload::Partial(bytes) => {
+                return self.continue_in(receive, message, waiting.peer, bytes);
+            }
             Payload::Remote(rts) => {
                 let envelope = crate::matching::Envelope {
                     space: waiting.space,
@@ -286,6 +285,24 @@ impl Engine {
         }
         self.taken(waiting.peer, length);
         self.complete_receive(receive);
+    }
+
+    /// Has the pieces of a message that has begun to come go straight into a receive, behind the `bytes` that are here.
+    fn continue_in(&mut self, receive: Key, message: Key, peer: PeerIndex, bytes: &[u8]) {
+        let is_it =
+            |a: &&mut Assembly| matches!(a.target, Target::Unexpected(key) if key == message);
+        let peer = self.peers.get_mut(peer as usize);
+        match peer.map(|peer| (peer.failure(), peer.assemblies.iter_mut().find(is_it))) {
+            Some((None, Some(assembly))) => assembly.target = Target::Receive(receive),
+            // Its sender has failed: it never becomes whole.
+            lost => {
+                let how = lost.and_then(|(failure, _)| failure);
+                return self.fail(receive, how.map_or(OpError::Cancelled, OpError::from));
+            }
+        }
+        if let Some(Body::Receive(to)) = self.requests.get_mut(receive).map(|r| &mut r.body) {
+            to.buffer.write_at(0, bytes);
+        }
     }
 
     /// Reports to the sender of a synchronous message that it was matched. A message that lies with
@@ -310,7 +327,7 @@ impl Engine {
             Payload::Remote(rts) => {
                 self.actions.push(Action::Refuse { peer, request: rts.request, outcome });
             }
-            Payload::Partial { .. } => {
+            Payload::Partial(_) => {
                 let assemblies = self.peers.get_mut(peer as usize).map(|p| &mut p.assemblies);
                 for assembly in assemblies.into_iter().flatten() {
                     if matches!(assembly.target, Target::Unexpected(key) if key == message) {
@@ -322,18 +339,6 @@ impl Engine {
         }
         if waiting.request != 0 {
             self.actions.push(Action::Refuse { peer, request: waiting.request, outcome });
-        }
-    }
-
-    /// A message of which pieces are missing whose sender has failed never becomes whole.
-    fn fail_if_orphan(&mut self, receive: Key, message: Key) {
-        let Some(waiting) = self.unexpected.get(message) else {
-            return;
-        };
-        let failure = self.peers.get(waiting.peer as usize).and_then(|p| p.failure());
-        if let Some(how) = failure {
-            self.unkeep(message);
-            self.fail(receive, how.into());
         }
     }
 

@@ -37,6 +37,11 @@ impl Single {
         self.space == NONE
     }
 
+    /// Whether a receive of this space is here.
+    pub(super) const fn is_in(&self, space: u32) -> bool {
+        self.space == space as u64
+    }
+
     /// Posts a receive here. The place is free, and the engine of the space has no receive.
     #[inline(always)]
     pub(super) const fn post(&mut self, spec: &MatchSpec, value: u64) -> ItemId {

@@ -3,8 +3,9 @@
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
+use bowline_uct::Verdict;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, LONG};
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::peer::PeerIndex;
@@ -26,9 +27,10 @@ impl Engine {
     }
 
     /// Bytes of a stream have arrived.
-    pub(crate) fn stream_data(&mut self, peer: PeerIndex, data: View<'_>) -> Option<()> {
+    pub(crate) fn stream_data(&mut self, peer: PeerIndex, data: View<'_>) -> Option<Verdict> {
         let Some(stream) = self.streams.get_mut(peer) else {
-            return self.rest_of_data(peer, data, 0);
+            self.rest_of_data(peer, data, 0)?;
+            return Some(Verdict::Consumed);
         };
         // Straight into the oldest receive, where nothing lies in front of it.
         if stream.chunks.is_empty()
@@ -44,8 +46,13 @@ impl Engine {
             receive.filled += n;
             request.status.length = receive.filled as u64;
             let wants_nothing = stream.wants_nothing;
+            let mut verdict = Verdict::Consumed;
             if receive.is_complete() {
                 stream.receives.pop_front();
+                if receive.filled >= LONG && stream.receives.is_empty() {
+                    // As for messages: the next receive is about to be posted.
+                    verdict = Verdict::Enough;
+                }
                 if request.detached || self.streams.fetches > 0 || !self.closings.is_empty() {
                     let status = request.status;
                     self.finish(key, status);
@@ -55,11 +62,13 @@ impl Engine {
             }
             if n == data.len() && !wants_nothing {
                 self.give_back(peer, n);
-                return Some(());
+                return Some(verdict);
             }
-            return self.rest_of_data(peer, data, n);
+            self.rest_of_data(peer, data, n)?;
+            return Some(verdict);
         }
-        self.rest_of_data(peer, data, 0)
+        self.rest_of_data(peer, data, 0)?;
+        Some(Verdict::Consumed)
     }
 
     /// The first piece of a long send, which is measured if all of it goes straight into receives; or the last one.
@@ -68,10 +77,11 @@ impl Engine {
         peer: PeerIndex,
         words: [u64; 2],
         data: View<'_>,
-    ) -> Option<()> {
+    ) -> Option<Verdict> {
         let waited_for = |engine: &mut Self| {
             engine.streams.get_mut(peer).is_some_and(|stream| stream.is_waited_for())
         };
+        let verdict;
         match words[1] {
             0 => {
                 let (total, marks) = Marks::of(words[0]);
@@ -80,13 +90,13 @@ impl Engine {
                     false => Measure::NONE,
                 };
                 let first = data.len() as u64;
-                self.stream_data(peer, data)?;
+                verdict = self.stream_data(peer, data)?;
                 self.streams.make(peer).measured = Some((measure, total, first));
             }
             1 => {
                 let measured = self.streams.get_mut(peer).and_then(|stream| stream.measured.take());
                 let waited = waited_for(self);
-                self.stream_data(peer, data)?;
+                verdict = self.stream_data(peer, data)?;
                 let here = |stream: &mut Stream| stream.chunks.is_empty() && waited;
                 if let Some((measure, total, first)) = measured
                     && self.streams.get_mut(peer).is_some_and(here)
@@ -96,7 +106,7 @@ impl Engine {
             }
             _ => return None,
         }
-        Some(())
+        Some(verdict)
     }
 
     #[inline(never)]

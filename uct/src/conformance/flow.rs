@@ -176,10 +176,20 @@ pub fn asking_with_space_is_answered(of: Subject) {
 /// in the order in which they are reported, as an engine does; separate interfaces post a few messages
 /// each in an order drawn anew each round, as processes would.
 pub fn nobody_starves(of: Subject) {
+    flood(of, false);
+}
+
+/// The same of a receiver that has enough with each message.
+pub fn nobody_starves_of_enough(of: Subject) {
+    flood(of, true);
+}
+
+fn flood(of: Subject, enough: bool) {
     const SENDERS: usize = 4;
     const QUOTA: usize = 4000;
     let burst = if of.loopback { QUOTA } else { 4 };
     let mut world = World::new(of, SENDERS + 1);
+    world.peer(0).seen.enough = enough;
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let len = flavour.fit(&attr, 8);
@@ -235,6 +245,23 @@ pub fn nobody_starves(of: Subject) {
         least >= QUOTA / 10,
         "when the first had sent its {QUOTA} messages, the others had sent {behind:?}"
     );
+}
+
+/// What a receiver leaves since it has enough comes in the next calls: each of them hands something out while anything
+/// is there, and nothing is lost, doubled or out of order.
+pub fn what_is_left_comes_later(of: Subject) {
+    let mut world = World::new(of, 2);
+    let attr = world.attr();
+    let ordered = attr.caps.contains(Caps::AM_ORDERED);
+    for flavour in Flavour::offered(&attr) {
+        for len in [8, 100, 4000] {
+            let taken = world.fill(0, 1, flavour, 0, flavour.fit(&attr, len));
+            world.peer(1).seen.enough = true;
+            in_order(&world.receive(1, taken), 0, ordered);
+            world.peer(1).seen.enough = false;
+            world.until(|w| w.peer(0).lent.is_empty());
+        }
+    }
 }
 
 /// `progress` reports no more events than its budget, and loses none by that.

@@ -170,6 +170,8 @@ pub struct Recorder {
     pub keep: bool,
     /// Whether to say `Keep` even without a descriptor.
     pub keep_blindly: bool,
+    /// Whether to say `Enough` of what is not kept.
+    pub enough: bool,
 }
 
 impl Recorder {
@@ -199,7 +201,11 @@ impl Sink for Recorder {
             desc: arrival.desc,
             kept,
         });
-        if kept || self.keep_blindly { Verdict::Keep } else { Verdict::Consumed }
+        match self.enough {
+            _ if kept || self.keep_blindly => Verdict::Keep,
+            true => Verdict::Enough,
+            false => Verdict::Consumed,
+        }
     }
 
     fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {

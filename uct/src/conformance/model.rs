@@ -24,6 +24,7 @@ enum Step {
     Send { from: usize, to: usize, flavour: usize, len: usize },
     Progress { member: usize, budget: u32 },
     Keep { member: usize, on: bool },
+    Enough { member: usize, on: bool },
     Release { member: usize, which: usize },
     Ask { from: usize, to: usize },
 }
@@ -38,6 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => (member.clone(), 0_u32..9)
             .prop_map(|(member, budget)| Step::Progress { member, budget }),
         1 => (member.clone(), any::<bool>()).prop_map(|(member, on)| Step::Keep { member, on }),
+        1 => (member.clone(), any::<bool>()).prop_map(|(member, on)| Step::Enough { member, on }),
         2 => (member.clone(), 0_usize..64)
             .prop_map(|(member, which)| Step::Release { member, which }),
         1 => (member.clone(), member).prop_map(|(from, to)| Step::Ask { from, to }),
@@ -149,6 +151,7 @@ fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
                 collect(&mut world, &mut kept, &mut expected)?;
             }
             Step::Keep { member, on } => world.peer(member).seen.keep = on,
+            Step::Enough { member, on } => world.peer(member).seen.enough = on,
             Step::Release { member, which } => {
                 let place = of.place(member);
                 release(&mut world, place, &mut kept[place], which)?;
@@ -181,8 +184,8 @@ fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
     collect(&mut world, &mut kept, &mut expected)
 }
 
-/// Random programs of sends, progress with small budgets, keeping and releasing: every accepted
-/// message arrives once, unchanged and in order, and kept payloads stay.
+/// Random programs of sends, progress with small budgets, receivers that have enough, keeping and releasing: every
+/// accepted message arrives once, unchanged and in order, and kept payloads stay.
 pub fn messages(of: Subject) {
     let program = prop::collection::vec(step(), 1..400);
     let outcome = runner(48).run(&program, |steps| run_messages(of, &steps));

@@ -92,6 +92,35 @@ pub fn armed_or_busy(of: Subject) {
     }
 }
 
+/// A receiver that has enough leaves messages where they lie: it does not sleep before it has seen all.
+pub fn nobody_sleeps_on_what_is_left(of: Subject) {
+    for (bit, descriptor) in [(Caps::WAKEUP, false), (Caps::EVENT_FD, true)] {
+        if !can_sleep(of, bit) {
+            continue;
+        }
+        let mut world = World::new(of, 2);
+        world.peer(1).seen.enough = true;
+        let flavour = Flavour::offered(&world.attr())[0];
+        let len = flavour.fit(&world.attr(), 100);
+        // Some have more messages than make a sender a frequent one, where that is served otherwise.
+        for sent in 1..30 {
+            for sequence in 0..sent {
+                world.send(0, 1, flavour, sequence, len);
+            }
+            while world.peer(0).progress(16) > 0 {}
+            let mut seen = world.peer(1).seen.take().len() as u64;
+            while seen < sent {
+                world.peer(1).progress(16);
+                seen += world.peer(1).seen.take().len() as u64;
+                if seen < sent && arm(&mut *world.peer(1).iface, descriptor) == Armed::Ready {
+                    sleep(&mut *world.peer(1).iface, descriptor);
+                }
+            }
+            world.until(|world| world.round() == 0);
+        }
+    }
+}
+
 /// Another thread may ring the doorbell, with nothing behind it, and a sleeper wakes; a timed
 /// sleep ends by itself.
 pub fn rung_by_hand(of: Subject) {

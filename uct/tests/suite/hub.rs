@@ -309,16 +309,15 @@ impl<const FAULT: Fault> HubIface<FAULT> {
         1
     }
 
-    fn deliver(&mut self, sink: &mut dyn Sink) -> bool {
+    /// Hands one message to the sink, if there is one. What that says of it.
+    fn deliver(&mut self, sink: &mut dyn Sink) -> Option<Verdict> {
         let mut shared = lock(&self.shared);
-        let Some(letter) = shared.members[self.me].inbox.front() else {
-            return false;
-        };
+        let letter = shared.members[self.me].inbox.front()?;
         if letter.packed && self.kept.len() >= SPARES {
             if FAULT == THROW {
                 shared.members[self.me].inbox.pop_front();
             }
-            return false;
+            return None;
         }
         let mut letter = shared.members[self.me].inbox.pop_front().expect("seen above");
         if let Some(token) = letter.token {
@@ -343,7 +342,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
                 self.kept.remove(key);
             }
         }
-        true
+        Some(verdict)
     }
 }
 
@@ -516,8 +515,13 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
         let budget = budget + u32::from(FAULT == OVERDRAW);
         self.poll();
         // Messages first: the end of a peer comes after them.
-        while events < budget && self.deliver(sink) {
+        while events < budget
+            && let Some(verdict) = self.deliver(sink)
+        {
             events += 1;
+            if verdict == Verdict::Enough {
+                break;
+            }
         }
         while events < budget
             && let Some((token, ep)) = self.events.pop_front()

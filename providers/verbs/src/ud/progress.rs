@@ -252,7 +252,7 @@ impl UdIface {
         let view = message.slice(HEADER_BYTES, payload).expect("the length was compared");
         let (source, desc) = (Source(number), Some(self.receive.next_desc()));
         match sink.am(Arrival { source, id, header, payload: view, desc }) {
-            Verdict::Consumed => self.receive.again(buffer),
+            Verdict::Consumed | Verdict::Enough => self.receive.again(buffer),
             Verdict::Keep => {
                 self.receive.kept(buffer, BEFORE_MESSAGE + HEADER_BYTES, payload);
                 self.counters.kept += 1;

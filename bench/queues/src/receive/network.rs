@@ -378,11 +378,14 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_waited_for() {
-        let longest = |form| {
-            let samples = Run::new(form, 32, 1).run().samples;
-            samples.into_iter().fold(0.0, f64::max)
+    fn a_lock_that_is_held_is_tried_again_and_a_counter_is_not() {
+        let operations = |form| {
+            let run = Run::new(form, 32, 1).run();
+            run.operations as f64 / run.samples.len() as f64
         };
-        assert!(longest(Form::Locked) > 10.0 * longest(Form::Counted));
+        assert_eq!(operations(Form::Counted), 3.0, "add, put, add");
+        let alone = Run::new(Form::Locked, 1, 1).run();
+        let alone = alone.operations as f64 / alone.samples.len() as f64;
+        assert!(operations(Form::Locked) > alone, "nobody has found it held");
     }
 }

@@ -89,7 +89,11 @@ pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
             }
         }
     }
-    table.note("published: in words and time lines; without an asynchronous agent");
+    table.note("published: in words and time lines, of one message of no given length; without an asynchronous agent");
+    table.note(
+        "The workload differs: published are two hosts with a card each; here both ranks are on one host, over the card of \
+         the bench or emulated devices, and a share is the median of rounds beside rounds without the message.",
+    );
     Ok(vec![table])
 }
 

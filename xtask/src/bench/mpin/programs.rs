@@ -114,6 +114,10 @@ impl Programs {
         println!(
             "receives from any source: ns for a message; published (figure 4.4): as LAM over TCP"
         );
+        println!(
+            "published: a host for each rank, over Myrinet; here all are processes on {}, through shared memory",
+            self.places()
+        );
         for senders in 1..=SENDERS {
             for &bytes in sizes {
                 let (ranks, bytes) = (senders + 1, Some(bytes));
@@ -129,12 +133,21 @@ impl Programs {
         println!(
             "master and workers: ns for an item; published (figure 4.5): 54 % less than LAM over TCP"
         );
+        println!(
+            "published: a program that simplifies meshes, a host for each rank; here a worker takes a few steps for each word, and all are \
+             processes on {}; compared with eager messages of Bowline's and with MPICH, since no MPI over TCP is on this path",
+            self.places()
+        );
         for &ranks in ranks {
             for receives in ["any", "each"] {
                 let job = Job { program: "master", receives, ranks, bytes: None };
                 self.show(&job, rounds, findings);
             }
         }
+    }
+
+    fn places(&self) -> String {
+        format!("processors {} of one host", self.processors)
     }
 
     fn show(&self, job: &Job, rounds: usize, findings: &mut Findings) {

@@ -12,6 +12,7 @@ mod any_source;
 mod background;
 #[path = "../layers/common.rs"]
 mod common;
+mod computing;
 mod conditions;
 mod kill;
 #[path = "../chaos/layers.rs"]
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
             || any_source::rank(&name)
             || shared::rank(&name)
             || rails::rank(&name)
+            || computing::rank(&name)
             || conditions::rank(&name);
         assert!(known, "there is no rank program {name}");
         return ExitCode::SUCCESS;
@@ -101,6 +103,7 @@ fn main() -> ExitCode {
         rails::cases(),
         meeting::cases(),
         streams::cases(),
+        computing::cases(),
         conditions::cases(),
     ];
     let (cases, others): (Vec<Case>, Vec<Case>) =

@@ -12,6 +12,8 @@ pub mod space;
 mod wake_fd;
 mod wake_set;
 
+#[cfg(not(bowline_loom))]
+pub use crate::doorbell_word::report_refusal;
 pub use crate::doorbell_word::{
     DoorbellWords, Sleep, Woken, heavy_fence, light_fence, light_fence_needed,
 };

@@ -44,7 +44,9 @@ mod socket;
 pub(crate) use fence::membarrier;
 pub use fence::{heavy_fence, light_fence, light_fence_needed};
 #[cfg(not(bowline_loom))]
-pub(crate) use socket::{WakeSocket, prepare_to_wake, report_refusal};
+pub use socket::report_refusal;
+#[cfg(not(bowline_loom))]
+pub(crate) use socket::{WakeSocket, note_refusal, prepare_to_wake};
 
 #[cfg(not(bowline_loom))]
 use rustix::thread::futex;
@@ -223,7 +225,8 @@ pub(crate) fn wake_always(words: &DoorbellWords, datagram: impl FnOnce() -> bool
 pub(crate) fn wake_futex(word: &AtomicU32) {
     // Everybody: the threads of one worker may sleep on one word.
     if let Err(error) = futex::wake(word, futex::Flags::empty(), i32::MAX as u32) {
-        tracing::warn!(%error, "cannot wake a sleeping rank");
+        // A signal handler may ring, which logs nothing.
+        note_refusal(error);
     }
 }
 

@@ -100,6 +100,10 @@ impl<T: Datatype> Owned<T> {
         // used again.
         let items = unsafe { ManuallyDrop::take(&mut self.items) };
         if let State::Active(posted) = self.state {
+            if self.process().is_forked() {
+                // The operation is the parent's; its thread may have held the worker's lock when the child was made.
+                return std::mem::forget(items);
+            }
             self.process().adopt(posted.id(), Box::new(items));
         }
     }
@@ -127,7 +131,9 @@ impl<T: Datatype> OwnedSend<T> {
     /// A receiver that has found the message by a probe, and not claimed it by
     /// [`mprobe`](crate::Communicator::mprobe), may wait for it in vain then.
     pub fn cancel(&mut self) {
-        if let State::Active(posted) = self.0.state {
+        if let State::Active(posted) = self.0.state
+            && !self.0.process().is_forked()
+        {
             self.0.process().worker.cancel(posted.id());
         }
     }
@@ -148,7 +154,9 @@ impl<T: Datatype> OwnedRecv<T> {
     /// Cancels the receive if no message has matched it yet; [`wait`](Self::wait) returns which.
     /// (`MPI_Cancel`)
     pub fn cancel(&mut self) {
-        if let State::Active(posted) = self.0.state {
+        if let State::Active(posted) = self.0.state
+            && !self.0.process().is_forked()
+        {
             self.0.process().worker.cancel(posted.id());
         }
     }

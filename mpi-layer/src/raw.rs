@@ -260,7 +260,9 @@ impl ClaimedMessage {
         let Some(message) = self.message.take() else {
             return Ok(Started::Done(Completion::NULL));
         };
-        let id = self.comm.inner.process.worker.recv_claimed(message, buffer)?;
+        let worker = &self.comm.inner.process.worker;
+        let id = worker.recv_claimed(message, buffer)?;
+        worker.watch_claimed(id);
         self.comm.inner.claimed(id);
         Ok(self.comm.started(Some(PostedMessage::new(id, true)), Completion::NULL))
     }

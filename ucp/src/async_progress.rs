@@ -38,6 +38,8 @@ mod act;
 mod served;
 mod sink;
 
+pub use served::Served;
+
 use std::time::Duration;
 
 use bowline_base::buffer::MemoryLayout;
@@ -184,17 +186,26 @@ impl Worker {
         *driver = Some(made.inspect_err(|_| set_thread(false))?);
         self.choose(|conditions| Conditions { asynchronous: true, ..conditions });
         if how != DriverKind::Thread {
-            let inner = &mut *self.inner.borrow_mut();
-            let handled_from = inner.first_offered(Lane::is_signal_safe);
-            let serves = how == DriverKind::SignalAndThread;
-            let served_from = if serves { inner.first_served() } else { usize::MAX };
-            let state = &mut inner.engine.async_state;
-            (state.handled_from, state.served_from) = (handled_from, served_from);
-            state.from = handled_from.min(served_from);
-            self.installed.serves.set(serves);
-            inner.provide();
+            self.installed.signals.set(true);
+            self.installed.serves.set(how == DriverKind::SignalAndThread);
+            self.choose_watched();
+            self.inner.borrow_mut().provide();
         }
         Ok(())
+    }
+
+    /// From which length on requests are watched: anew where protocols are chosen anew.
+    pub(crate) fn choose_watched(&self) {
+        if !self.installed.signals.get() {
+            return;
+        }
+        let inner = &mut *self.inner.borrow_mut();
+        let handled_from = inner.first_offered(Lane::is_signal_safe);
+        let serves = self.installed.serves.get();
+        let served_from = if serves { inner.first_served() } else { usize::MAX };
+        let state = &mut inner.engine.async_state;
+        (state.handled_from, state.served_from) = (handled_from, served_from);
+        state.from = handled_from.min(served_from);
     }
 
     /// A long receive was posted: polls once if no message of its was known, and has it watched by who is of use for

@@ -113,10 +113,13 @@ impl Worker {
 
     /// Chooses among protocols anew, under other conditions.
     pub(crate) fn choose(&self, change: impl Fn(Conditions) -> Conditions) {
-        let Inner { lanes, engine, .. } = &mut *self.inner.borrow_mut();
-        let protocols = &engine.protocols.all;
-        lanes.iter_mut().for_each(|lane| lane.choose(protocols, &change));
-        measured::prepare(&mut engine.meter, lanes, &engine.protocols);
+        {
+            let Inner { lanes, engine, .. } = &mut *self.inner.borrow_mut();
+            let protocols = &engine.protocols.all;
+            lanes.iter_mut().for_each(|lane| lane.choose(protocols, &change));
+            measured::prepare(&mut engine.meter, lanes, &engine.protocols);
+        }
+        self.choose_watched();
     }
 
     /// What was measured of long messages that came from a peer, where processors copy them; see `BOWLINE_SELECT`.

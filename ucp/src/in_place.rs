@@ -11,7 +11,7 @@
 //! promise beyond its return: the views end there. (3) To call the worker from it panics, as the worker
 //! is borrowed. (4) When it panics, its message counts as damaged: the sender's endpoint has failed for
 //! this worker. (5) It may be called while an ordinary handler runs and progresses, also one of
-//! the same id.
+//! the same id. (6) A thread that makes progress beside the rank calls it, too.
 
 use bowline_base::view::View;
 use bowline_uct::Arrival;

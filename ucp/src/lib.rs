@@ -81,7 +81,7 @@ mod wire;
 mod worker;
 
 pub use address::{AddressError, LaneAddress, WorkerAddress};
-pub use async_progress::{AsyncProgress, DriverKind};
+pub use async_progress::{AsyncProgress, DriverKind, Served};
 pub use book::{AddressBook, AddressTable};
 /// What transports cost, for [`Worker::with_costs`].
 pub use bowline_model::transport as cost;

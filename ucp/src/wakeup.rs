@@ -341,8 +341,11 @@ impl Worker {
 
     /// The worker is awake again.
     pub(crate) fn end_sleep(&self) {
-        let inner = &mut *self.inner.borrow_mut();
-        inner.shut_out_signals(false);
-        inner.end_sleep();
+        {
+            let inner = &mut *self.inner.borrow_mut();
+            inner.shut_out_signals(false);
+            inner.end_sleep();
+        }
+        self.call_lane_thread();
     }
 }

@@ -17,7 +17,7 @@ use rustix::thread::futex;
 
 use crate::doorbell_word::{
     DoorbellWords, FENCED, FUTEX, Sleep, Woken, announce_socket, arm_word, disarm_word,
-    light_fence_needed, membarrier, prepare_to_wake, report_refusal, ring_word, rung, wake_futex,
+    light_fence_needed, membarrier, prepare_to_wake, ring_word, rung, wake_futex,
 };
 use crate::job::JobMemory;
 use crate::sync::CacheLine;
@@ -126,7 +126,6 @@ impl Doorbell {
     /// before it does, and [`disarm`](Self::disarm) when it is awake again. For
     /// [`Sleep::Fd`] the event descriptor must have been made before.
     pub fn arm(&self, kind: Sleep) {
-        report_refusal();
         let settle = || std::thread::sleep(Duration::from_millis(1));
         arm_word(&self.words().word, kind, membarrier, settle);
     }

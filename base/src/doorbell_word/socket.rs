@@ -12,52 +12,57 @@
 //!    nobody and take no memory.
 //! 2. The sending socket is made when the first doorbell of a job is opened, since a process may be
 //!    out of descriptors when it has to wake a peer. Only success is remembered.
-//! 3. A signal handler may ring. So a wake allocates nothing and logs nothing: what the system has refused is logged by
-//!    the next thread of the process that goes to sleep itself ([`report_refusal`]).
+//! 3. A signal handler may ring. So a wake allocates nothing and logs nothing, and waits for nobody: what the system has
+//!    refused is logged by the process's next poll for deaths ([`report_refusal`]).
 
 use std::io::{self, Write as _};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::OnceLock;
+use std::os::fd::{AsRawFd as _, BorrowedFd, IntoRawFd as _, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// The socket of this process that sends to everybody.
-static SENDER: OnceLock<OwnedFd> = OnceLock::new();
+/// The socket of this process that sends to everybody, as the system numbers it, once it is made; it is never closed.
+static SENDER: AtomicI32 = AtomicI32::new(NONE);
 
-/// What has kept this process from waking a peer: the system's number of the error above the peer's number among its
-/// node's ranks. None if zero.
-static REFUSAL: AtomicU64 = AtomicU64::new(0);
+/// No descriptor.
+const NONE: i32 = -1;
+
+/// What has kept this process from waking a peer, as the system numbers errors; nothing if zero.
+static REFUSAL: AtomicI32 = AtomicI32::new(0);
 
 /// Whether this process has logged that it cannot wake peers: it would do so for each message otherwise.
 static REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Makes what [`WakeSocket::wake`] needs, as far as that is possible now.
 pub(crate) fn prepare_to_wake() {
-    if sender().is_none() {
-        tracing::debug!("no socket to wake peers yet; it is asked for again when one is needed");
+    if let Err(error) = made_in(&SENDER) {
+        tracing::debug!(%error, "no socket to wake peers yet; it is asked for again when one is needed");
     }
 }
 
-fn sender() -> Option<&'static OwnedFd> {
-    made_in(&SENDER)
-}
-
-/// The socket in `place`, made if it is not there.
-fn made_in(place: &OnceLock<OwnedFd>) -> Option<&OwnedFd> {
-    if let Some(made) = place.get() {
-        return Some(made);
+/// The socket in `place`, made if it is not there. Waits for nobody: of two that make it at once one closes its own.
+fn made_in(place: &'static AtomicI32) -> Result<BorrowedFd<'static>, Errno> {
+    // Acquire: pairs with the exchange below.
+    let mut known = place.load(Ordering::Acquire);
+    if known == NONE {
+        let made = datagram_socket()?;
+        // AcqRel: the socket is there for who finds its number.
+        let before =
+            place.compare_exchange(NONE, made.as_raw_fd(), Ordering::AcqRel, Ordering::Acquire);
+        known = match before {
+            Ok(_) => made.into_raw_fd(),
+            Err(other) => other,
+        };
     }
-    let made = datagram_socket().ok()?;
-    Some(place.get_or_init(|| made))
+    // SAFETY: the descriptor in `place` was made above, by this call or another, and nobody closes it.
+    Ok(unsafe { BorrowedFd::borrow_raw(known) })
 }
 
 /// The socket on which a rank that has attached to its job may sleep: its name, and what a wake carries.
 #[derive(Debug)]
 pub(crate) struct WakeSocket {
-    local: u32,
     name: SocketAddrUnix,
     token: [u8; 8],
 }
@@ -71,15 +76,18 @@ impl WakeSocket {
         write!(name, "bowline-doorbell-{node_id:016x}-{local}-{instance:016x}").ok()?;
         let len = name.position() as usize;
         let name = SocketAddrUnix::new_abstract_name(&name.get_ref()[..len]).ok()?;
-        Some(Self { local, name, token: token.to_ne_bytes() })
+        Some(Self { name, token: token.to_ne_bytes() })
     }
 
     /// Wakes the rank. Whether nothing is left to do: not when the system has refused, which it may
     /// grant the next time.
     pub(crate) fn wake(&self) -> bool {
-        let Some(sender) = sender() else {
-            note_refusal(self.local, Errno::MFILE);
-            return false;
+        let sender = match made_in(&SENDER) {
+            Ok(sender) => sender,
+            Err(error) => {
+                note_refusal(error);
+                return false;
+            }
         };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match rustix::net::sendto(sender, &self.token, flags, &self.name) {
@@ -87,7 +95,7 @@ impl WakeSocket {
             // that sits in another network namespace, which connecting has refused.
             Ok(_) | Err(Errno::AGAIN | Errno::CONNREFUSED) => true,
             Err(error) => {
-                note_refusal(self.local, error);
+                note_refusal(error);
                 false
             }
         }
@@ -109,18 +117,18 @@ impl WakeSocket {
 }
 
 /// Keeps what has been refused for who logs it.
-fn note_refusal(local: u32, error: Errno) {
+pub(crate) fn note_refusal(error: Errno) {
     // Relaxed: a value that publishes nothing.
-    REFUSAL.store((error.raw_os_error() as u64) << 32 | u64::from(local), Ordering::Relaxed);
+    REFUSAL.store(error.raw_os_error(), Ordering::Relaxed);
 }
 
 /// Logs once for the process that it could not wake a peer. Not for signal handlers.
-pub(crate) fn report_refusal() {
+pub fn report_refusal() {
     // Relaxed, both: nothing is published.
     let refusal = REFUSAL.load(Ordering::Relaxed);
     if refusal != 0 && !REPORTED.swap(true, Ordering::Relaxed) {
-        let (error, local) = (Errno::from_raw_os_error((refusal >> 32) as i32), refusal as u32);
-        tracing::warn!(%error, local, "cannot wake a peer by its socket; the next message tries again");
+        let error = Errno::from_raw_os_error(refusal);
+        tracing::warn!(%error, "cannot wake a peer that sleeps; the next message to it tries again");
     }
 }
 
@@ -233,13 +241,13 @@ mod tests {
         while let Ok(fd) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
             all.push(fd);
         }
-        let place = OnceLock::new();
-        assert!(made_in(&place).is_none());
+        static PLACE: AtomicI32 = AtomicI32::new(NONE);
+        assert_eq!(made_in(&PLACE).err(), Some(Errno::MFILE));
         sleeper.arm(Sleep::Fd);
         waker.ring();
         assert!(readable(&sleeper), "the socket was made when the doorbell was opened");
         sleeper.disarm();
         drop(all);
-        assert!(made_in(&place).is_some(), "a failure is not remembered");
+        assert!(made_in(&PLACE).is_ok(), "a failure is not remembered");
     }
 }

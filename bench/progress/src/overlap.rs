@@ -227,13 +227,16 @@ pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
                     };
                     let hidden = |mode: usize| with[mode][side][at].hidden(alone) * 100.0;
                     let first = if sender_first { "sender" } else { "receiver" };
+                    let without = |mode: usize| with[mode][side][at].without;
+                    let computed =
+                        format!("{:.0}, {:.0}, {:.0} us", without(0), without(1), without(2));
                     table.row(vec![
                         lane.name().into(),
                         first.into(),
                         name.into(),
                         Cell::count(*size as u64),
                         Cell::number(alone.with, 1, " us"),
-                        Cell::number(with[0][side][at].without, 1, " us"),
+                        computed.into(),
                         cell(0),
                         cell(1),
                         cell(2),
@@ -255,7 +258,7 @@ pub(crate) fn tables(scope: &Scope) -> Result<Vec<Table>> {
         }
     }
     table.note(
-        "computed: the same rounds without the message, in mode none; hidden: what of the message alone the modes none, pef and \
+        "computed: the same rounds without the message, in the modes none, pef and thread; hidden: what of the message alone the modes none, pef and \
          thread hide, each beside its own rounds without the message; parts: of the \
          time with the message that in the call that posts it, in the computation and in the wait; elsewhere: the computation takes no processor of the ranks",
     );

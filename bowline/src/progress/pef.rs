@@ -55,6 +55,7 @@ use super::ProgressError;
 
 use flow::Flow;
 use lane_thread::LaneThread;
+pub(super) use lane_thread::Phase;
 use slot::{TABLE, TAKEN, signal, take_slot, unblock};
 
 pub(super) use flow::{poll_count, timer_calls};
@@ -82,14 +83,14 @@ pub(super) struct Pef {
 }
 
 impl Pef {
-    /// `served`: the worker has lanes that no handler may poll, and whether ranks of the job are on other hosts.
+    /// `served`: the worker has lanes that no handler may poll, and when their thread comes.
     pub(super) fn new(
         door: RemoteWorker,
         schedule: Schedule,
-        served: Option<bool>,
+        served: Option<Phase>,
     ) -> Result<Self, ProgressError> {
         let signal = signal()?;
-        let start = |spread| LaneThread::start(door.clone(), schedule.phase, spread);
+        let start = |phase| LaneThread::start(door.clone(), phase);
         let lane_thread = served.map(start).transpose()?;
         let slot = take_slot().ok_or(ProgressError::TooManyRanks)?;
         let flow = Arc::new(Flow::new(door, schedule));

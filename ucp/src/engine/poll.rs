@@ -5,7 +5,7 @@ use bowline_uct::{EpId, OpenError};
 use super::{Inner, LaneSink};
 use crate::address::WorkerAddress;
 use crate::error::ConnectError;
-use crate::lanes::BUDGET;
+use crate::lanes::{BUDGET, Lane};
 
 impl Inner {
     /// Makes an endpoint on the first lane that reaches the peer.
@@ -51,6 +51,18 @@ impl Inner {
             return self.lanes[lane].iface.progress(&mut sink, BUDGET);
         }
         self.poll_all()
+    }
+
+    /// Polls some of the lanes, however long they were silent.
+    pub(crate) fn poll_some(&mut self, these: impl Fn(&Lane) -> bool) -> u32 {
+        let mut events = 0;
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.polled && these(lane) {
+                let mut sink = LaneSink { engine: &mut self.engine, lane: index };
+                events += lane.iface.progress(&mut sink, BUDGET);
+            }
+        }
+        events
     }
 
     fn poll_all(&mut self) -> u32 {

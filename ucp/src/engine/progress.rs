@@ -3,10 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use bowline_base::doorbell::report_refusal;
 use bowline_uct::{MemHandle, PeerFailure};
 
 use super::Inner;
 use crate::action::Action;
+use crate::lanes::Lane;
 use crate::peer::PeerIndex;
 use crate::wire;
 
@@ -58,6 +60,8 @@ impl Inner {
     #[cold]
     fn check_for_failures(&mut self) -> u32 {
         self.polls = 0;
+        // What a signal handler may have met, which logs nothing.
+        report_refusal();
         let changed = self.failures_changed();
         if changed {
             self.note_failures();
@@ -155,46 +159,78 @@ impl Inner {
         drop(self.lanes[lane as usize].iface.mem_release(memory));
     }
 
+    /// One round over some of the lanes, and of what follows from it that which is not `left` to others. Returns how many
+    /// events there were.
+    pub(crate) fn progress_some(
+        &mut self,
+        these: impl Fn(&Lane) -> bool,
+        left: impl Fn(&Self, &Action) -> bool,
+    ) -> u32 {
+        let mut events = self.poll_some(these);
+        self.polls += 1;
+        if self.polls >= POLLS {
+            events += self.check_for_failures();
+        }
+        for _ in 0..self.engine.actions.len() {
+            let Some(action) = self.engine.actions.pop() else { break };
+            if left(self, &action) {
+                self.engine.actions.push(action);
+            } else {
+                self.carry_out_one(action, Call::Progress);
+                events += 1;
+            }
+        }
+        if events > 0 {
+            self.withdraw_all();
+            self.clear_places();
+        }
+        events
+    }
+
     fn carry_out(&mut self, call: Call) {
         for _ in 0..self.engine.actions.len() {
             let Some(action) = self.engine.actions.pop() else {
                 return;
             };
-            match action {
-                // A failure is the peer's state, which the next operation reports.
-                Action::Connect(peer) => drop(self.ready(peer)),
-                Action::Run(key) => self.run(key),
-                Action::Poll(protocol) => self.engine.protocols.life(protocol).poll(self),
-                Action::Acknowledge { peer, request } => {
-                    self.control(peer, wire::ACK, [request, 0], &[]);
-                }
-                Action::Refuse { peer, request, outcome } => {
-                    self.control(peer, wire::ACK, [request, outcome], &[]);
-                }
-                Action::CloseKey { lane, rkey } => {
-                    self.lanes[lane as usize].iface.rkey_release(rkey);
-                }
-                Action::AskBack(key) => self.ask_back(key),
-                Action::End(key) => self.engine.end_detached(key),
-                Action::Credit(peer) => self.give_credit(peer),
-                Action::Select { peer, place, eager } => self.report_selection(peer, place, eager),
-                Action::Resume(peer) => self.resume(peer),
-                Action::FeedStream(peer) => self.engine.feed_stream(peer),
-                Action::Unpark(peer) => self.unpark(peer),
-                Action::ServeRemotes => self.serve_remotes(),
-                Action::Pump(peer) => self.pump(peer),
-                Action::ResumeOneSided => self.resume_one_sided(),
-                Action::StepClosings => self.step_closings(),
-                Action::Lost { peer, how } if call == Call::Progress => self.lose(peer, how),
-                Action::Lost { .. } => self.engine.actions.push(action),
-                Action::Farewell(peer) => self.farewell(peer),
-                Action::Notice(peer) => self.send_notice(peer),
-                Action::LetGo(peer) => self.release(peer),
-                Action::Overrun(peer) => self.engine.reject_holder(peer),
-                Action::Relieve => self.engine.relieve(),
-                Action::Closed(peer) => self.closed(peer),
-                Action::Withdraw { lane, memory } => self.withdraw(lane, memory),
+            self.carry_out_one(action, call);
+        }
+    }
+
+    fn carry_out_one(&mut self, action: Action, call: Call) {
+        match action {
+            // A failure is the peer's state, which the next operation reports.
+            Action::Connect(peer) => drop(self.ready(peer)),
+            Action::Run(key) => self.run(key),
+            Action::Poll(protocol) => self.engine.protocols.life(protocol).poll(self),
+            Action::Acknowledge { peer, request } => {
+                self.control(peer, wire::ACK, [request, 0], &[]);
             }
+            Action::Refuse { peer, request, outcome } => {
+                self.control(peer, wire::ACK, [request, outcome], &[]);
+            }
+            Action::CloseKey { lane, rkey } => {
+                self.lanes[lane as usize].iface.rkey_release(rkey);
+            }
+            Action::AskBack(key) => self.ask_back(key),
+            Action::End(key) => self.engine.end_detached(key),
+            Action::Credit(peer) => self.give_credit(peer),
+            Action::Select { peer, place, eager } => self.report_selection(peer, place, eager),
+            Action::Resume(peer) => self.resume(peer),
+            Action::FeedStream(peer) => self.engine.feed_stream(peer),
+            Action::Unpark(peer) => self.unpark(peer),
+            Action::ServeRemotes => self.serve_remotes(),
+            Action::Pump(peer) => self.pump(peer),
+            Action::ResumeOneSided => self.resume_one_sided(),
+            Action::StepClosings => self.step_closings(),
+            Action::Lost { peer, how } if call == Call::Progress => self.lose(peer, how),
+            Action::Lost { .. } => self.engine.actions.push(action),
+            Action::Farewell(peer) => self.farewell(peer),
+            Action::Notice(peer) => self.send_notice(peer),
+            Action::LetGo(peer) => self.release(peer),
+            Action::Overrun(peer) => self.engine.reject_holder(peer),
+            Action::Relieve => self.engine.relieve(),
+            Action::Closed(peer) => self.closed(peer),
+            Action::Withdraw { lane, memory } => self.withdraw(lane, memory),
         }
     }
 }

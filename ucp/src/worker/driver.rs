@@ -54,6 +54,8 @@ pub(crate) struct InstalledDriver {
     pub(crate) driver: RefCell<Option<Box<dyn ProgressDriver>>>,
     /// It was notified of a request since it paused.
     pub(crate) watching: Cell<bool>,
+    /// It has signal handlers.
+    pub(crate) signals: Cell<bool>,
     /// It has a thread for requests of lanes that handlers may not poll.
     pub(crate) serves: Cell<bool>,
 }

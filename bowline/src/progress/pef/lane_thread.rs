@@ -8,25 +8,26 @@
 //!    │ └── pause ──────────────────────────────┘                             │  └──────────────────────────────────┘
 //!    └─── pause, or no request is left, or the rank sleeps ──────────────────┘
 //! ```
-//! 1. `wanted` is up in AWAITED and SERVING. The rank raises it (`begin`) and takes it down (`pause`); the thread takes it
-//!    down when no request is left.
+//! 1. [`Alarm`] has the rules of the two flags. The thread is wanted in AWAITED and SERVING.
 //! 2. The timer is the dear part: to set it takes some microseconds in a virtual machine. So `pause` does not stop it, and
 //!    `begin` sets none while one runs. The thread that it wakes goes to sleep again, for the rest of a phase
 //!    that began later.
 //! 3. A phase in vain, after which the rank waits before the thread has come, makes the next one longer; one in which the
 //!    thread has served makes it shorter. A program that waits at once wakes the thread once in [`LONGEST`].
 //! 4. Where all ranks are on one host, processors carry every message, so that to move one beside a computation on the same
-//!    processors takes more than it saves: the first phase is [`LATE`], of which a message's time is a small part.
-//! 5. The thread takes `wanted` down before it asks a last time for requests. One that the rank has made watched before
-//!    that is found; for one that comes later the rank finds `wanted` down, and begins a phase.
-//! 6. The timer is a descriptor among those that the thread sleeps on while it serves, so that its end is heard in every
+//!    processors takes more than it saves: the first phase is [`LATE`], of which a message's time is a small part. A phase that
+//!    the user has set is taken as it is.
+//! 5. The timer is a descriptor among those that the thread sleeps on while it serves, so that its end is heard in every
 //!    state.
+//! 6. The lanes wake the thread when they have something. Each sleep in vain, at the end of which it has polled, is
+//!    followed by one twice as long, up to [`LONGEST_SLEEP`].
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bowline_base::alarm::Alarm;
 use bowline_base::doorbell::WakeSet;
 use bowline_base::helper_thread::without_signals;
 use bowline_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,8 +51,33 @@ const LONGEST: Duration = Duration::from_micros(640);
 /// computations on one host 3 % longer.
 const LATE: Duration = Duration::from_millis(30);
 
-/// Polls in vain before the thread sleeps on the lanes: an answer often comes at once.
+/// Polls before the thread sleeps on the lanes: an answer often comes at once.
 const POLLS: u32 = 3;
+
+/// Rule 6.
+const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+
+/// When the thread comes.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Phase {
+    /// So long after a request was posted, as the user wants it.
+    Set(Duration),
+    /// Soon, since ranks of the job are on other hosts.
+    Hosts,
+    /// Late: rule 4.
+    OneHost,
+}
+
+impl Phase {
+    const fn least(self) -> Duration {
+        match self {
+            Self::Set(phase) => phase,
+            Self::Hosts => SHORTEST,
+            Self::OneHost => LATE,
+        }
+    }
+}
 
 /// The thread; it ends when this is dropped.
 #[derive(Debug)]
@@ -66,10 +92,8 @@ pub(super) struct LaneThread {
 #[derive(Debug)]
 struct Shared {
     timer: OwnedFd,
-    /// The timer runs, or its end was not taken yet.
-    runs: AtomicBool,
-    wanted: AtomicBool,
-    /// The thread has served since `begin`.
+    alarm: Alarm,
+    /// The thread has served since this was last asked.
     served: AtomicBool,
     /// When the phase ends, and how long one is, in ns.
     ends: AtomicU64,
@@ -78,27 +102,20 @@ struct Shared {
 }
 
 impl LaneThread {
-    /// `spread`: ranks of the job are on other hosts.
-    pub(super) fn start(
-        worker: RemoteWorker,
-        phase: Duration,
-        spread: bool,
-    ) -> Result<Self, ProgressError> {
+    pub(super) fn start(worker: RemoteWorker, phase: Phase) -> Result<Self, ProgressError> {
         let system =
             |act| move |source: Errno| ProgressError::System { act, source: source.into() };
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)
             .map_err(system("make a timer for the thread"))?;
-        let least = phase.max(if spread { SHORTEST } else { LATE });
-        let down = || AtomicBool::new(false);
+        let least = phase.least();
         let shared = Arc::new(Shared {
             timer,
-            runs: down(),
-            wanted: down(),
-            served: down(),
+            alarm: Alarm::new(),
+            served: AtomicBool::new(false),
             ends: AtomicU64::new(0),
             phase: AtomicU64::new(nanos(least)),
-            stop: down(),
+            stop: AtomicBool::new(false),
         });
         let theirs = Arc::clone(&shared);
         let body = move || {
@@ -116,17 +133,16 @@ impl LaneThread {
     /// A request is watched for the thread.
     pub(super) fn begin(&self) {
         let shared = &*self.shared;
-        // Relaxed: as below. Only this thread stores it.
-        let phase = shared.phase.load(Ordering::Relaxed);
-        // Relaxed, both: `wanted` publishes them.
-        if !shared.wanted.load(Ordering::Relaxed) {
-            shared.served.store(false, Ordering::Relaxed);
-            shared.ends.store(now() + phase, Ordering::Relaxed);
+        if shared.alarm.is_wanted() {
+            return;
         }
-        // SeqCst: rule 5; pairs with the store of `serve`, behind which the thread takes the worker's lock. And this store
-        // comes before the load of `runs`, as the thread's store of that before its load of `wanted`.
-        if !shared.wanted.swap(true, Ordering::SeqCst) && !shared.runs.swap(true, Ordering::SeqCst)
-        {
+        if shared.has_served() {
+            self.learn(false);
+        }
+        // Relaxed, both: this thread alone stores them, and the alarm publishes them.
+        let phase = shared.phase.load(Ordering::Relaxed);
+        shared.ends.store(now() + phase, Ordering::Relaxed);
+        if shared.alarm.request() {
             count_timer_call();
             shared.set(Duration::from_nanos(phase));
         }
@@ -134,22 +150,25 @@ impl LaneThread {
 
     /// The rank waits, and polls itself.
     pub(super) fn pause(&self) {
-        let shared = &*self.shared;
-        // SeqCst: as in `begin`.
-        if !shared.wanted.swap(false, Ordering::SeqCst) {
-            return;
+        if self.shared.alarm.take_back() {
+            self.learn(!self.shared.has_served());
         }
-        // Rule 3. Relaxed, all: a late value makes a phase that is longer or shorter than it should be.
-        let phase = shared.phase.load(Ordering::Relaxed);
-        let next = if shared.served.load(Ordering::Relaxed) { phase / 2 } else { 2 * phase };
+    }
+
+    /// Rule 3.
+    fn learn(&self, in_vain: bool) {
         let least = nanos(self.least);
-        shared.phase.store(next.clamp(least, nanos(LONGEST).max(least)), Ordering::Relaxed);
+        // Relaxed, both: as in `begin`.
+        let phase = self.shared.phase.load(Ordering::Relaxed);
+        let next = if in_vain { phase.saturating_mul(2) } else { phase / 2 };
+        let next = next.clamp(least, nanos(LONGEST).max(least));
+        self.shared.phase.store(next, Ordering::Relaxed);
     }
 }
 
 impl Drop for LaneThread {
     fn drop(&mut self) {
-        // SeqCst: pairs with the load in `run`, which follows the timer's end.
+        // SeqCst: pairs with the loads in `run` and `serve`, which follow the timer's end.
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.set(Duration::from_nanos(1));
         if let Some(thread) = self.thread.take() {
@@ -177,24 +196,26 @@ impl Shared {
     /// Takes the timer's end, if it has ended.
     fn take_end(&self) {
         if rustix::io::read(&self.timer, &mut [0; 8]).is_ok() {
-            // SeqCst: pairs with the swap in `begin`; the load of `wanted` follows.
-            self.runs.store(false, Ordering::SeqCst);
+            self.alarm.end_timer();
         }
     }
 
     /// Whether a phase has ended. Sets the timer to the end of one that goes on.
     fn is_due(&self) -> bool {
-        // SeqCst: pairs with the swaps of the rank.
-        if !self.wanted.load(Ordering::SeqCst) {
+        if !self.alarm.is_wanted() {
             return false;
         }
-        // Relaxed: `wanted` has published it.
+        // Relaxed: the alarm has published it.
         let left = self.ends.load(Ordering::Relaxed).saturating_sub(now());
-        // SeqCst: pairs with the swap in `begin`, which has set the timer if it runs.
-        if left > 0 && !self.runs.swap(true, Ordering::SeqCst) {
+        if left > 0 && self.alarm.restart() {
             self.set(Duration::from_nanos(left));
         }
         left == 0
+    }
+
+    fn has_served(&self) -> bool {
+        // Relaxed: a late value makes a phase that is longer or shorter than it should be.
+        self.served.swap(false, Ordering::Relaxed)
     }
 
     /// Sleeps until the timer ends, one of the lanes has something, or so much time has passed.
@@ -231,25 +252,68 @@ fn run(worker: &RemoteWorker, shared: &Shared) {
 
 /// The state SERVING.
 fn serve(worker: &RemoteWorker, shared: &Shared) {
-    // Relaxed: see `pause`.
+    // Relaxed: see `has_served`.
     shared.served.store(true, Ordering::Relaxed);
-    let mut polls = 0;
-    // SeqCst, both: pairs with the swaps of the rank (rule 5), and with the store in `drop`.
-    while shared.wanted.load(Ordering::SeqCst) && !shared.stop.load(Ordering::SeqCst) {
+    let (mut polls, mut longest) = (0, SHORTEST_SLEEP);
+    // SeqCst: pairs with the store in `drop`.
+    while shared.alarm.is_wanted() && !shared.stop.load(Ordering::SeqCst) {
         count_poll();
-        if !worker.serve_watched() {
-            // SeqCst, both: rule 5.
-            shared.wanted.store(false, Ordering::SeqCst);
-            if worker.has_watched() {
-                shared.wanted.store(true, Ordering::SeqCst);
-                polls = POLLS;
-            }
+        let served = worker.serve_watched();
+        if !served.left && !shared.alarm.leave(|| worker.has_watched()) {
+            return;
+        }
+        if served.events > 0 {
+            (polls, longest) = (0, SHORTEST_SLEEP);
         }
         polls += 1;
         if polls > POLLS {
-            worker.sleep_watched(|lanes, longest| shared.sleep(lanes, Some(longest)));
+            worker.sleep_watched(|lanes| shared.sleep(lanes, Some(longest)));
             shared.take_end();
-            polls = 0;
+            longest = (2 * longest).min(LONGEST_SLEEP);
+            polls = POLLS;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn learns(least: Duration, outcomes: &[bool]) -> u64 {
+        let (timer, down) = (
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).expect("a timer"),
+            || AtomicBool::new(false),
+        );
+        let shared = Arc::new(Shared {
+            timer,
+            alarm: Alarm::new(),
+            served: down(),
+            ends: AtomicU64::new(0),
+            phase: AtomicU64::new(nanos(least)),
+            stop: down(),
+        });
+        let thread = LaneThread { shared, least, thread: None };
+        for &served in outcomes {
+            thread.begin();
+            if served {
+                // As the thread does that has completed all.
+                thread.shared.served.store(true, Ordering::Relaxed);
+                assert!(!thread.shared.alarm.leave(|| false));
+            }
+            thread.pause();
+        }
+        // What the last one was is learned at the next.
+        thread.begin();
+        thread.shared.phase.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn phases_in_vain_become_longer_and_those_that_serve_shorter() {
+        assert_eq!(learns(SHORTEST, &[]), nanos(SHORTEST));
+        assert_eq!(learns(SHORTEST, &[false; 3]), 8 * nanos(SHORTEST));
+        assert_eq!(learns(SHORTEST, &[false; 20]), nanos(LONGEST));
+        assert_eq!(learns(SHORTEST, &[false, false, false, true]), 4 * nanos(SHORTEST));
+        assert_eq!(learns(SHORTEST, &[true; 20]), nanos(SHORTEST));
+        assert_eq!(learns(LATE, &[false, true, false]), nanos(LATE), "longer than the longest");
     }
 }

@@ -102,6 +102,7 @@ impl Eager<'_> {
         }
         let request = if synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;
+        let first = first_of(FirstPiece::BYTES + length, max);
         let front = FirstPiece { message, total: whole, marks, request }.pack();
         let mut packed = 0;
         let mut pack = |out: View<'_>| {
@@ -110,9 +111,42 @@ impl Eager<'_> {
             packed = pack::message(lead, buffer, 0, length, rest);
             at + packed
         };
-        post::packed(*lane, peer, first_of_many, words, max, &mut pack)?;
+        post::packed(*lane, peer, first_of_many, words, first, &mut pack)?;
         peer.next_message += 1;
         counters.sent_multi += 1;
         Ok((packed as u64, message))
+    }
+}
+
+/// Bytes of the first of the pieces of at most `max` bytes in which `total` bytes go. It is shorter than the others where
+/// that takes no further piece: its receiver, which can do nothing before it comes, begins earlier, and is not much ahead of
+/// the second one. What the last piece has is more by as much; so of two pieces the second one stays short where it is that: between
+/// processors that are far apart its copy out is waited for longer than the first one's copy in.
+const fn first_of(total: usize, max: usize) -> usize {
+    if total < max + max / 2 {
+        return max;
+    }
+    let unused = total.next_multiple_of(max) - total;
+    let most = max / 5 * 2;
+    max - if unused < most { unused } else { most }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shorter_first_piece_takes_no_further_one() {
+        for max in [256, 2048, 8192, 20_480, 31 << 10] {
+            for total in (max + 1..9 * max).step_by(37).chain((2..9).map(|n| n * max)) {
+                let first = first_of(total, max);
+                assert!((max * 3 / 5..=max).contains(&first), "{first} of {total} by {max}");
+                let pieces = 1 + (total - first).div_ceil(max);
+                assert_eq!(pieces, total.div_ceil(max), "{total} by {max}");
+            }
+        }
+        let of_64k = FirstPiece::BYTES + (64 << 10);
+        assert_eq!(first_of(of_64k, 20_480), 12_288);
+        assert_eq!(first_of(20_480 + 4096, 20_480), 20_480);
     }
 }

@@ -5,7 +5,7 @@
  *   mpibench TEST:SIZE:WINDOW:MILLIS ...   one JSON line per figure, printed by rank 0
  *   mpibench by:NAME;NAME... TEST:...      the same for each of these algorithms of a collective, in turns
  *
- * TEST is lat, bw, rate or a layout of layouts.c (ranks 0 and 1), barrier or a collective of coll.c (all
+ * TEST is lat, bw, rate, latelat, latebw or a layout of layouts.c (ranks 0 and 1), barrier or a collective of coll.c (all
  * ranks); SIZE is in bytes; MILLIS bounds the timed part of the figure. Rank r pins itself to the CPU that stands at place
  * r modulo n in the list of n CPUs of the environment variable BENCH_CPUS ("0,1"), before
  * MPI_Init, so that every peer is placed alike and helper threads inherit the placement.
@@ -136,6 +136,7 @@ static int run_order(const struct order *order, const char *algorithms)
         int ranks_min;
     } table[] = {
         {"lat", run_latency, 2},          {"bw", run_bandwidth, 2},
+        {"latelat", run_latency, 2},      {"latebw", run_bandwidth, 2},
         {"rate", run_bandwidth, 2},       {"barrier", run_barrier, 1},
         {"allreduce", run_collective, 1}, {"bcast", run_collective, 1},
         {"reduce", run_collective, 1},    {"allgather", run_collective, 1},

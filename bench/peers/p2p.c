@@ -1,7 +1,8 @@
 /*
  * Two-rank figures: ping-pong latency, and windowed bandwidth and message rate in the manner of
  * osu_bw (one buffer per side, used by every message of a window, hence cache-hot; the receiver
- * answers each window with one small message).
+ * answers each window with one small message). The late forms (latelat, latebw) receive a message when
+ * a probe has found it, so that no receive is posted before its message has come.
  *
  * Checking: before the clock starts every byte of a round of messages in separate buffers is
  * compared with a pattern. While the clock runs each message carries its sequence number in its
@@ -108,8 +109,22 @@ static int verify(size_t size)
     return status;
 }
 
+/* Whether this test's receives are posted late. */
+static int is_late(const struct order *order)
+{
+    return strncmp(order->test, "late", 4) == 0;
+}
+
+static inline void receive(unsigned char *in, int bytes, int peer, int late)
+{
+    if (late)
+        MPI_Probe(peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Recv(in, bytes, MPI_BYTE, peer, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 /* `count` round trips; the sequence numbers start at `first`. */
-static int ping_pong(unsigned char *out, unsigned char *in, size_t size, uint64_t first, int count)
+static int ping_pong(unsigned char *out, unsigned char *in, size_t size, uint64_t first, int count,
+                     int late)
 {
     int bytes = (int)size;
     for (int i = 0; i < count; i++) {
@@ -117,9 +132,9 @@ static int ping_pong(unsigned char *out, unsigned char *in, size_t size, uint64_
         stamp(out, size, sequence);
         if (world_rank == 0) {
             MPI_Send(out, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD);
-            MPI_Recv(in, bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            receive(in, bytes, 1, late);
         } else {
-            MPI_Recv(in, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            receive(in, bytes, 0, late);
             MPI_Send(out, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD);
         }
         if (check_stamp(in, size, sequence) != 0)
@@ -130,7 +145,7 @@ static int ping_pong(unsigned char *out, unsigned char *in, size_t size, uint64_
 
 /* `count` windows of `window` messages from rank 0 to rank 1, each answered once. */
 static int stream(unsigned char *data, size_t size, int window, uint64_t first, int count,
-                  double *sample_ns)
+                  double *sample_ns, int late)
 {
     MPI_Request requests[WINDOW_MAX];
     int bytes = (int)size;
@@ -148,8 +163,12 @@ static int stream(unsigned char *data, size_t size, int window, uint64_t first, 
                 sample_ns[i] = (now_ns() - start) / window;
         } else {
             for (int j = 0; j < window; j++)
-                MPI_Irecv(data, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, &requests[j]);
-            MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+                if (late)
+                    receive(data, bytes, 0, late);
+                else
+                    MPI_Irecv(data, bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, &requests[j]);
+            if (!late)
+                MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
             MPI_Send(&answer, 1, MPI_CHAR, 0, TAG_ACK, MPI_COMM_WORLD);
             if (check_stamp(data, size, sequence) != 0)
                 return -1;
@@ -164,7 +183,7 @@ static int latency_between(const struct order *order, struct samples *samples,
 {
     for (int i = 0; i < batches; i++) {
         double start = now_ns();
-        if (ping_pong(out, in, order->size, *sequence, batch) != 0)
+        if (ping_pong(out, in, order->size, *sequence, batch, is_late(order)) != 0)
             return -1;
         *sequence += (uint64_t)batch;
         if (samples != NULL)
@@ -230,7 +249,7 @@ int run_bandwidth(const struct order *order, struct samples *samples)
         int windows = round == 0 ? 2 : agree_on_batches(order->budget_ns / 5.0, window_ns, 1);
         double start = now_ns();
         if (active)
-            status = stream(data, order->size, window, sequence, windows, NULL);
+            status = stream(data, order->size, window, sequence, windows, NULL, is_late(order));
         sequence += (uint64_t)windows;
         window_ns = (now_ns() - start) / windows;
     }
@@ -238,7 +257,8 @@ int run_bandwidth(const struct order *order, struct samples *samples)
         int windows = agree_on_batches(order->budget_ns, window_ns, SAMPLES_MIN);
         status = reserve_samples(samples, windows, window);
         if (active && status == 0)
-            status = stream(data, order->size, window, sequence, windows, samples->ns);
+            status = stream(data, order->size, window, sequence, windows, samples->ns,
+                            is_late(order));
         samples->count = (size_t)windows;
     }
     free(data);

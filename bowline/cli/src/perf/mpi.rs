@@ -26,6 +26,7 @@ pub(crate) fn measure(world: &World, plan: &Plan) -> Result<Figure> {
         size: plan.size,
         window: plan.window,
         slots: plan.slots(),
+        late: plan.test.receives_late(),
     };
     world.barrier()?;
     let samples = match plan.kind() {
@@ -44,6 +45,19 @@ struct Side<'a> {
     size: usize,
     window: usize,
     slots: usize,
+    /// Whether a receive is started when its message has come, and not before.
+    late: bool,
+}
+
+impl Side<'_> {
+    #[inline]
+    fn receive_one(&mut self) -> Result<()> {
+        if self.late {
+            self.world.probe(self.peer, DATA)?;
+        }
+        self.world.recv(self.into.bytes_mut(), self.peer, DATA)?;
+        Ok(())
+    }
 }
 
 impl PingPong for Side<'_> {
@@ -59,8 +73,7 @@ impl PingPong for Side<'_> {
 
     #[inline]
     fn receive(&mut self) -> Result<()> {
-        self.world.recv(self.into.bytes_mut(), self.peer, DATA)?;
-        Ok(())
+        self.receive_one()
     }
 
     #[inline]
@@ -96,15 +109,15 @@ impl Stream for Side<'_> {
     }
 
     fn receive_window(&mut self, carried: Carried) -> Result<()> {
-        let (world, peer, size) = (self.world.communicator(), self.peer, self.size);
         let mut left = self.window;
         if self.slots == 1 {
             for _ in 0..left {
-                world.recv(self.into.bytes_mut(), peer, DATA)?;
+                self.receive_one()?;
                 carried.check(self.into.bytes())?;
             }
             return Ok(());
         }
+        let (world, peer, size) = (self.world.communicator(), self.peer, self.size);
         while left > 0 {
             let (mut rest, count) = (self.into.bytes_mut(), self.slots.min(left));
             world.scope(|scope| {

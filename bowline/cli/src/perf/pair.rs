@@ -185,6 +185,20 @@ impl Pair {
         }
     }
 
+    /// Waits until a message with `tag` has come, or its first part, and leaves it there.
+    pub(crate) fn await_arrival(&self, tag: u64) -> Result<()> {
+        let (worker, spec) = (&self.worker, self.wanted(tag));
+        let mut death = Ok(());
+        worker.wait_until(|| {
+            if worker.probe(&spec).is_some() {
+                return true;
+            }
+            death = worker.check(&spec);
+            death.is_err()
+        });
+        Ok(death?)
+    }
+
     /// Waits for a request.
     #[inline]
     pub(crate) fn wait(&self, id: RequestId) -> Result<OpStatus> {

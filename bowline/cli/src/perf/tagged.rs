@@ -23,6 +23,8 @@ pub(crate) struct Side<'a> {
     size: usize,
     window: usize,
     slots: usize,
+    /// Whether a receive is started when its message has come, and not before.
+    late: bool,
     open: Ahead<RequestId>,
     /// Sends that have not completed.
     sending: Vec<RequestId>,
@@ -39,6 +41,7 @@ impl<'a> Side<'a> {
             size: plan.size,
             window: plan.window,
             slots: plan.slots(),
+            late: plan.test.receives_late(),
             open: Ahead::new(plan),
             sending: Vec::with_capacity(plan.window),
             answers: VecDeque::with_capacity(2),
@@ -110,6 +113,9 @@ impl PingPong for Side<'_> {
 
     #[inline]
     fn receive(&mut self) -> Result<()> {
+        if self.late {
+            self.pair.await_arrival(DATA)?;
+        }
         let slot = self.into.slot(0, self.size);
         // SAFETY: `slot` has `size` bytes of a lent buffer, and nobody else reads them before the
         // method returns, with which the receive has ended; after an error the side is not used.

@@ -43,10 +43,18 @@ pub(crate) enum Test {
     TagPostedLat,
     /// The same, in windows.
     TagPostedBw,
+    /// Tagged messages that are received when they have come.
+    TagLateLat,
+    /// The same, in windows.
+    TagLateBw,
     /// MPI send and receive.
     MpiLat,
     /// MPI nonblocking sends and receives, in windows.
     MpiBw,
+    /// MPI send, and a receive when a probe has found the message.
+    MpiLateLat,
+    /// The same with nonblocking sends, in windows.
+    MpiLateBw,
     /// Short MPI messages, in windows.
     MpiRate,
     /// MPI barrier.
@@ -127,7 +135,7 @@ impl Test {
     pub(crate) const fn kind(self) -> Kind {
         match self {
             Self::RawBw | Self::AmBw | Self::PutBw | Self::GetBw => Kind::Windows,
-            Self::StreamBw | Self::TagPostedBw => Kind::Windows,
+            Self::StreamBw | Self::TagPostedBw | Self::TagLateBw | Self::MpiLateBw => Kind::Windows,
             Self::TagBw | Self::TagRate | Self::MpiBw | Self::MpiRate => Kind::Windows,
             Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Kind::Collective,
             Self::Reduce | Self::Allgather => Kind::Collective,
@@ -142,6 +150,7 @@ impl Test {
     pub(crate) const fn layer(self) -> Layer {
         match self {
             Self::MpiLat | Self::MpiBw | Self::MpiRate => Layer::Mpi,
+            Self::MpiLateLat | Self::MpiLateBw => Layer::Mpi,
             Self::Barrier | Self::Allreduce | Self::Bcast | Self::Alltoall => Layer::Mpi,
             Self::Reduce | Self::Allgather => Layer::Mpi,
             _ => match self.kind() {
@@ -155,6 +164,11 @@ impl Test {
     /// `ucp`'s peers do; those of MPI's wait.
     pub(crate) const fn runs_ahead(self) -> bool {
         matches!(self, Self::TagBw | Self::TagRate | Self::AmBw | Self::StreamBw)
+    }
+
+    /// Whether no receive is started before its message has come.
+    pub(crate) const fn receives_late(self) -> bool {
+        matches!(self, Self::TagLateLat | Self::TagLateBw | Self::MpiLateLat | Self::MpiLateBw)
     }
 
     /// Whether memory is measured that ranks share, without any transport.
@@ -173,6 +187,7 @@ impl Test {
             _ if self.carries_nothing() => 0,
             Self::RawBw | Self::AmBw | Self::StreamBw | Self::PutBw => 1 << 20,
             Self::GetBw | Self::TagBw | Self::TagPostedBw | Self::MpiBw => 1 << 20,
+            Self::TagLateBw | Self::MpiLateBw => 1 << 20,
             _ => 8,
         }
     }

@@ -71,9 +71,13 @@ tests_of_all_sizes! {
     tag_rate "--iterations 3",
     tag_posted_lat "--iterations 40",
     tag_posted_bw "--iterations 3 --window 5",
+    tag_late_lat "--iterations 40",
+    tag_late_bw "--iterations 3 --window 5",
     mpi_lat "--iterations 40",
     mpi_bw "--iterations 3 --window 5",
     mpi_rate "--iterations 3",
+    mpi_late_lat "--iterations 40",
+    mpi_late_bw "--iterations 3 --window 5",
 }
 
 #[test]

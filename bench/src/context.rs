@@ -1,8 +1,9 @@
 //! What sources know of a comparison: where and how they measure.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -80,7 +81,12 @@ impl Context {
 pub(crate) struct Progress {
     pub(crate) bar: ProgressBar,
     pub(crate) quiet: bool,
+    /// When a line was printed last.
+    last: Cell<Instant>,
 }
+
+/// Pause between two lines.
+const PAUSE: Duration = Duration::from_secs(20);
 
 impl Progress {
     pub(crate) fn new(quiet: bool) -> Self {
@@ -88,7 +94,23 @@ impl Progress {
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}") {
             bar.set_style(style);
         }
-        Self { bar, quiet }
+        Self { bar, quiet, last: Cell::new(Instant::now()) }
+    }
+
+    /// The same bar for another context.
+    pub(crate) fn again(&self) -> Self {
+        Self { bar: self.bar.clone(), quiet: self.quiet, last: self.last.clone() }
+    }
+
+    /// Where there is no bar, says now and then what is being measured.
+    pub(crate) fn line(&self, round: usize, what: &str) {
+        if self.quiet || !self.bar.is_hidden() || self.last.get().elapsed() < PAUSE {
+            return;
+        }
+        self.last.set(Instant::now());
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        let seconds = self.bar.elapsed().as_secs();
+        eprintln!("round {}, {what}: {done} of {all} starts, {seconds} s", round + 1);
     }
 
     /// Prints something that stays on the screen.

@@ -8,6 +8,8 @@
 //! [`run_networks`] does the same over TCP: through the loopback device, and between two network
 //! namespaces with a veth pair between them.
 //!
+//! [`run_selection`] forces each means by which a long message may come, and sets Bowline's own choice beside them.
+//!
 //! What it is not: a check that can fail. Wall-clock figures of a shared machine report, they do not judge; each
 //! row therefore carries its spread over the rounds, and the report carries the background load.
 //!
@@ -26,6 +28,7 @@
 //! ```
 
 mod build;
+mod choices;
 mod command;
 mod context;
 mod delayed;
@@ -39,6 +42,7 @@ mod plan;
 mod plot;
 mod report;
 mod run;
+mod selection;
 mod source;
 mod table;
 mod traffic;
@@ -53,4 +57,5 @@ pub use metric::{Metric, Sample, Test, Unit, Wire};
 pub use options::PeersOptions;
 pub use plot::font::register as register_font;
 pub use report::{Machine, Missing, PeersReport, Role, Row, SourceNote};
-pub use run::{run, run_collectives, run_grid, run_networks};
+pub use run::{run, run_collectives, run_grid, run_networks, run_selection};
+pub use selection::{Measure, SelectionCell};

@@ -41,12 +41,20 @@ pub enum Test {
     TagRate,
     /// Bandwidth, tagged, below MPI.
     TagBw,
+    /// One-way latency of tagged messages that are received when they have come.
+    TagLateLat,
+    /// Bandwidth of such messages.
+    TagLateBw,
     /// One-way latency of `MPI_Send` and `MPI_Recv`.
     MpiLat,
     /// Messages per second of `MPI_Isend` and `MPI_Irecv`.
     MpiRate,
     /// Bandwidth of `MPI_Isend` and `MPI_Irecv`, in the manner of osu_bw.
     MpiBw,
+    /// One-way latency of `MPI_Send`, and `MPI_Recv` when a probe has found the message.
+    MpiLateLat,
+    /// Bandwidth of `MPI_Isend` with such receives.
+    MpiLateBw,
     /// One-way latency of a message of every second double.
     TypeVector,
     /// The same of 16 doubles of 32.
@@ -100,9 +108,13 @@ impl Test {
             Self::TagLat => "tag_lat",
             Self::TagRate => "tag_rate",
             Self::TagBw => "tag_bw",
+            Self::TagLateLat => "tag_late_lat",
+            Self::TagLateBw => "tag_late_bw",
             Self::MpiLat => "mpi_lat",
             Self::MpiRate => "mpi_rate",
             Self::MpiBw => "mpi_bw",
+            Self::MpiLateLat => "mpi_late_lat",
+            Self::MpiLateBw => "mpi_late_bw",
             Self::TypeVector => "type_vector",
             Self::TypeBlocks => "type_blocks",
             Self::TypeIndexed => "type_indexed",
@@ -156,10 +168,16 @@ impl Test {
         [Self::TypeVector, Self::TypeBlocks, Self::TypeIndexed, Self::TypeStruct].contains(&self)
     }
 
+    /// Whether no receive is posted before its message has come.
+    pub(crate) fn is_late(self) -> bool {
+        [Self::TagLateLat, Self::TagLateBw, Self::MpiLateLat, Self::MpiLateBw].contains(&self)
+    }
+
     /// Whether the test fills windows of messages and shows bytes per time.
     pub(crate) fn is_bandwidth(self) -> bool {
-        let all = [Self::TagBw, Self::MpiBw, Self::AmBw, Self::StreamBw, Self::PutBw, Self::GetBw];
-        all.contains(&self)
+        let of_messages = [Self::TagBw, Self::MpiBw, Self::TagLateBw, Self::MpiLateBw, Self::AmBw];
+        let others = [Self::StreamBw, Self::PutBw, Self::GetBw];
+        of_messages.contains(&self) || others.contains(&self)
     }
 
     /// How results of this test are shown.
@@ -314,6 +332,17 @@ impl Metric {
         }
     }
 
+    /// Nanoseconds per operation from what is shown in the metric's unit.
+    pub(crate) fn ns_of(self, shown: f64) -> f64 {
+        match self.test.unit() {
+            Unit::Nanoseconds => shown,
+            Unit::Microseconds => shown * 1e3,
+            Unit::Milliseconds => shown * 1e6,
+            Unit::MillionPerSecond => 1e3 / shown,
+            Unit::MegabytesPerSecond => self.size as f64 * 1e3 / shown,
+        }
+    }
+
     /// Whether a filter means this metric: its name, the beginning of it, or two dots and the end of it.
     pub(crate) fn matches(self, filters: &[String]) -> bool {
         let name = self.to_string();
@@ -393,6 +422,15 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
     Some((lower + upper) / 2.0)
 }
 
+/// Three significant digits or all before the point.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -418,6 +456,10 @@ mod tests {
         assert_eq!(Metric::pair(Test::MpiBw, 1_000).shown(100.0), 10_000.0);
         assert_eq!(Metric::pair(Test::MpiRate, 8).shown(100.0), 10.0);
         assert_eq!(Metric::group(Test::Init, 0, 64).shown(2e6), 2.0);
+        for test in [Test::MpiLat, Test::MpiBw, Test::MpiRate, Test::Barrier, Test::Init] {
+            let metric = Metric::group(test, 4096, 2);
+            assert!((metric.ns_of(metric.shown(250.0)) - 250.0).abs() < 1e-9, "{metric}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub struct PeersOptions {
     pub quick: bool,
 
     /// How often every configuration is measured; the configurations take turns. Default 7; 2 with
-    /// --quick, where collectives, start-up and deaths are measured once.
+    /// --quick, where collectives, start-up and deaths are measured once. Of `selection` 3, and 1 with --quick.
     #[arg(long)]
     pub rounds: Option<usize>,
 

@@ -17,6 +17,8 @@ pub(crate) enum Comparison {
     Grid,
     /// Collectives, over shared memory and over TCP with delay.
     Collectives,
+    /// Long messages by every means that can be forced, on one machine.
+    Selection,
 }
 
 /// Metrics that one start of one source can measure together.
@@ -72,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) deadline: Option<Duration>,
     /// Whether each figure of two ranks is a stage of its own.
     pub(crate) apart: bool,
+    /// Whether the distance of the processors is measured behind each start as well as before it.
+    pub(crate) steady: bool,
     /// Whether this is the quick run, which leaves out the start-up of most peers.
     pub(crate) quick: bool,
 }
@@ -84,6 +88,7 @@ impl Plan {
             Comparison::Networks => (networks(), [60, 400]),
             Comparison::Grid => (grid(), [20, 150]),
             Comparison::Collectives => (collectives(), [10, 60]),
+            Comparison::Selection => (selection(options.quick), [30, 200]),
         };
         for filter in &options.only {
             if !all.iter().any(|metric| metric.matches(std::slice::from_ref(filter))) {
@@ -95,7 +100,14 @@ impl Plan {
             }
         }
         let metrics = all.into_iter().filter(|metric| metric.matches(&options.only)).collect();
-        let rounds = options.rounds.unwrap_or(if options.quick { 2 } else { 7 });
+        let usual = match (what, options.quick) {
+            // Some hundred starts each.
+            (Comparison::Selection, true) => 1,
+            (Comparison::Selection, false) => 3,
+            (_, true) => 2,
+            (_, false) => 7,
+        };
+        let rounds = options.rounds.unwrap_or(usual);
         if rounds == 0 {
             return Err(BenchError::Option {
                 option: "rounds",
@@ -110,7 +122,8 @@ impl Plan {
             budget: Duration::from_millis(if options.quick { quick_budget } else { budget }),
             time_limit: Duration::from_secs(if options.quick && !of_groups { 8 } else { 60 }),
             deadline: (options.quick && !of_groups).then_some(Duration::from_secs(42)),
-            apart: what == Comparison::Grid,
+            apart: matches!(what, Comparison::Grid | Comparison::Selection),
+            steady: what == Comparison::Selection,
             quick: options.quick,
         })
     }
@@ -212,6 +225,27 @@ fn grid() -> Vec<Metric> {
     metrics
 }
 
+fn selection(quick: bool) -> Vec<Metric> {
+    const KIB: u64 = 1 << 10;
+    const TESTS: [Test; 8] = [
+        Test::TagLat,
+        Test::TagBw,
+        Test::MpiLat,
+        Test::MpiBw,
+        Test::TagLateLat,
+        Test::TagLateBw,
+        Test::MpiLateLat,
+        Test::MpiLateBw,
+    ];
+    let (tests, sizes): (&[Test], &[u64]) = if quick {
+        (&TESTS[..4], &[64, 1024])
+    } else {
+        (&TESTS, &[16, 32, 64, 128, 256, 1024, 4096])
+    };
+    let of = |&test: &Test| sizes.iter().map(move |&size| Metric::pair(test, size * KIB));
+    tests.iter().flat_map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -283,6 +317,19 @@ mod tests {
         names.dedup();
         assert_eq!((names.len(), plan.metrics.len()), (168, 168));
         assert_eq!(plan.stages(0).len(), 8);
+    }
+
+    #[test]
+    fn the_selection_has_each_test_at_each_size_apart() {
+        let plan = Plan::new(&PeersOptions::default(), Comparison::Selection).unwrap();
+        assert_eq!((plan.metrics.len(), plan.stages(0).len(), plan.rounds), (56, 56, 3));
+        assert_eq!(plan.metrics.iter().filter(|metric| metric.test.is_late()).count(), 28);
+        let quick = PeersOptions { quick: true, ..Default::default() };
+        let plan = Plan::new(&quick, Comparison::Selection).unwrap();
+        assert_eq!((plan.metrics.len(), plan.rounds), (8, 1));
+        let only = PeersOptions { only: vec!["mpi_late_bw-4m".to_owned()], ..Default::default() };
+        assert_eq!(Plan::new(&only, Comparison::Selection).unwrap().metrics.len(), 1);
+        assert!(Plan::new(&only, Comparison::Peers).is_err());
     }
 
     #[test]

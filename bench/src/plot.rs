@@ -9,9 +9,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::BenchError;
+use crate::metric::number;
 use crate::report::Role;
 use crate::report::{PeersReport, Row};
-use crate::table::number;
 
 pub(crate) mod font;
 

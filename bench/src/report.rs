@@ -13,6 +13,7 @@ use crate::error::file;
 use crate::load::RoundLoad;
 use crate::metric::{Metric, Sample, Unit, median};
 use crate::plan::Plan;
+use crate::selection::SelectionCell;
 
 /// A finished comparison.
 #[derive(Debug, Clone, Serialize)]
@@ -29,6 +30,9 @@ pub struct PeersReport {
     pub rows: Vec<Row>,
     /// What is not there, and why.
     pub missing: Vec<Missing>,
+    /// Of a comparison of Bowline's means: its choice beside them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub selection: Vec<SelectionCell>,
     /// The background load of every round.
     pub rounds: Vec<RoundLoad>,
     /// What small datagrams took there and back over the network with delay, before the first round.
@@ -101,7 +105,8 @@ pub struct Row {
     pub ours_is_faster: Option<f64>,
     /// The in-run medians.
     pub rounds: Vec<f64>,
-    /// For each of `rounds`, what two bare cache lines took just before, ns.
+    /// For each of `rounds`, what two bare cache lines took just before, ns; where they are measured behind it as well,
+    /// the less of both, and nothing if they differ.
     pub line_ns: Vec<Option<f64>>,
 }
 
@@ -241,6 +246,7 @@ impl Collector {
             sources: self.sources,
             rows,
             missing: self.missing,
+            selection: Vec::new(),
             rounds: self.rounds,
             delay: self.delay,
             forwarded: self.forwarded,

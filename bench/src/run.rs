@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::choices;
 use crate::context::{Context, Progress};
 use crate::delayed::{DelayedNetwork, RelayOptions};
 use crate::hosts;
@@ -13,6 +14,7 @@ use crate::load::{RoundLoad, Snapshot, listen, load_average};
 use crate::metric::{Metric, Wire};
 use crate::plan::{Comparison, Plan, Stage};
 use crate::report::{Collector, PeersReport};
+use crate::selection;
 use crate::source::{self, Source, two_lines_ns};
 use crate::veth;
 use crate::{BenchError, PeersOptions};
@@ -41,6 +43,12 @@ pub fn run_grid(options: &PeersOptions) -> Result<PeersReport, BenchError> {
 /// that it makes, with delay. Fails only if nothing can be measured.
 pub fn run_collectives(options: &PeersOptions) -> Result<PeersReport, BenchError> {
     compare(options, Comparison::Collectives)
+}
+
+/// Runs long messages by every means that a setting can force, Bowline's own choice and the peers', over shared memory.
+/// Fails only if nothing can be measured.
+pub fn run_selection(options: &PeersOptions) -> Result<PeersReport, BenchError> {
+    compare(options, Comparison::Selection)
 }
 
 fn compare(options: &PeersOptions, what: Comparison) -> Result<PeersReport, BenchError> {
@@ -80,7 +88,11 @@ fn compare(options: &PeersOptions, what: Comparison) -> Result<PeersReport, Benc
     if let Some(network) = context.delayed() {
         collector.forwarded(network.forwarded());
     }
-    Ok(collector.finish())
+    let mut report = collector.finish();
+    if what == Comparison::Selection {
+        report.selection = choices::cells(&report.rows);
+    }
+    Ok(report)
 }
 
 /// Prepares every source; those that fail go to the collector and out of the list.
@@ -95,7 +107,7 @@ fn prepare(
         veth: Arc::clone(&context.veth),
         delayed: Arc::clone(&context.delayed),
         time_limit: Duration::from_secs(30),
-        progress: Progress { bar: context.progress.bar.clone(), quiet: context.progress.quiet },
+        progress: context.progress.again(),
         ..*context
     };
     let mut ready = Vec::new();
@@ -145,9 +157,10 @@ fn measure(sources: &[Box<dyn Source>], plan: &Plan, context: &Context, collecto
                 if late {
                     collector.out_of_time(source.id(), &job.metrics);
                 } else if job.failures < FAILURES_MAX {
-                    run_job(job, source.as_ref(), context, round, collector);
+                    run_job(job, source.as_ref(), context, round, plan.steady, collector);
                 }
                 context.progress.bar.inc(1);
+                context.progress.line(round, &stage.to_string());
             }
         }
         collector.load(RoundLoad {
@@ -164,13 +177,16 @@ fn run_job(
     source: &dyn Source,
     context: &Context,
     round: usize,
+    steady: bool,
     collector: &mut Collector,
 ) {
-    let line_ns = match job.stage {
+    let before_ns = match job.stage {
         Stage::Pair(_) | Stage::One(_) => two_lines_ns(context.cpus),
         _ => None,
     };
     let results = source.measure(context, job.stage, &job.metrics);
+    let line_ns =
+        if steady { selection::steady(before_ns, two_lines_ns(context.cpus)) } else { before_ns };
     let failed = !results.is_empty() && results.iter().all(|(_, result)| result.is_err());
     job.failures += usize::from(failed);
     for (metric, result) in results {

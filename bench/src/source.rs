@@ -6,6 +6,7 @@ use crate::metric::{Metric, Sample};
 use crate::options::PeersOptions;
 use crate::plan::{Comparison, Stage};
 use crate::report::Role;
+use crate::selection;
 
 mod bowline;
 pub(crate) mod mpi;
@@ -52,11 +53,25 @@ pub(crate) fn all(
     options: &PeersOptions,
     what: Comparison,
 ) -> Result<Vec<Box<dyn Source>>, BenchError> {
-    let mut sources: Vec<Box<dyn Source>> =
-        vec![Box::new(bowline::Bowline::new(options.bowline_path()))];
+    let program = options.bowline_path();
+    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+    if what == Comparison::Selection {
+        let by = |means| bowline::Bowline::by(program.clone(), means);
+        let all = std::iter::once(selection::OWN).chain(selection::others()).map(by);
+        sources.extend(all.map(|source| Box::new(source) as Box<dyn Source>));
+    } else {
+        sources.push(Box::new(bowline::Bowline::new(program)));
+    }
     if let Some(prefix) = options.prefix_path() {
-        if matches!(what, Comparison::Peers | Comparison::Collectives) {
+        if !matches!(what, Comparison::Networks | Comparison::Grid) {
             sources.push(Box::new(mpi_peers::bowline_abi(prefix.clone())));
+        }
+        if what == Comparison::Selection {
+            sources.extend(boxed(
+                selection::others()
+                    .map(|means| mpi_peers::bowline_abi_by(prefix.clone(), means))
+                    .collect(),
+            ));
         }
         if matches!(what, Comparison::Networks | Comparison::Collectives) {
             sources.push(Box::new(mpi_peers::bowline_abi_tcp(prefix)));
@@ -73,6 +88,10 @@ pub(crate) fn all(
             sources.extend(boxed(mpi_peers::networks()));
         }
         Comparison::Grid => sources.extend(ucx::all(what)),
+        Comparison::Selection => {
+            sources.extend(ucx::all(what));
+            sources.extend(boxed(mpi_peers::all()));
+        }
         Comparison::Collectives => {
             sources.extend(boxed(mpi_peers::all()));
             sources.extend(boxed(mpi_peers::networks()));
@@ -123,6 +142,7 @@ mod tests {
             (Comparison::Networks, 2),
             (Comparison::Grid, 1),
             (Comparison::Collectives, 3),
+            (Comparison::Selection, 12),
         ] {
             assert_eq!(installed(Some("/opt"), what, &["bowline"]).unwrap().len(), ours);
         }

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::metric::Wire;
+use crate::choices;
+use crate::metric::{Wire, number};
 use crate::report::Role;
 use crate::report::{PeersReport, Row};
 
@@ -22,8 +23,12 @@ impl PeersReport {
 fn render(report: &PeersReport) -> String {
     let mut text = String::new();
     // Writing into a String cannot fail, so that the results are dropped here and below.
-    let _ = write_rows(&mut text, &report.rows);
-    let _ = write_quotients(&mut text, &report.rows);
+    if report.selection.is_empty() {
+        let _ = write_rows(&mut text, &report.rows);
+        let _ = write_quotients(&mut text, &report.rows);
+    } else {
+        text.push_str(&choices::render(&report.selection));
+    }
     let _ = write_missing(&mut text, report);
     let _ = write_sources(&mut text, report);
     let _ = write_rounds(&mut text, report);
@@ -183,15 +188,6 @@ fn write_rounds(text: &mut String, report: &PeersReport) -> std::fmt::Result {
         )?;
     }
     Ok(())
-}
-
-/// Three significant digits or all before the point.
-pub(crate) fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ mod queues;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
 use crate::workspace::Workspace;
@@ -32,6 +32,9 @@ pub(crate) enum Task {
     Networks(Against),
     /// Every operation of ucp at every size, beside UCX over shared memory
     Grid(Against),
+    /// What Bowline chooses for long messages beside every means that a setting forces, and beside UCX, MPICH, Open MPI
+    /// and Intel MPI, 16 KB to 4 MB; receives posted before their messages and behind them
+    Selection(Against),
     /// Collectives of 2 to 16 ranks beside MPICH, Open MPI and Intel MPI: over shared memory, and with root over
     /// TCP between network namespaces whose packets take 100 microseconds
     CollectivesPeers(Against),
@@ -73,6 +76,10 @@ pub(crate) fn run(workspace: &Workspace, task: Task) -> Result<()> {
         Task::Peers(against) => compare(workspace, against, bowline_bench::run),
         Task::Networks(against) => compare(workspace, against, bowline_bench::run_networks),
         Task::Grid(against) => compare(workspace, against, bowline_bench::run_grid),
+        Task::Selection(against) => {
+            ensure!(against.plot.is_none(), "selection has no picture; leave out --plot");
+            compare(workspace, against, bowline_bench::run_selection)
+        }
         Task::CollectivesPeers(against) => {
             compare(workspace, against, bowline_bench::run_collectives)
         }

@@ -26,12 +26,16 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["networks", "grid"])]
     collectives: bool,
 
+    /// Long messages by every means that a setting forces, beside Bowline's own choice.
+    #[arg(long, conflicts_with_all = ["networks", "grid", "collectives"])]
+    selection: bool,
+
     /// Where to write the report as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
 
     /// Where to write the picture (PNG).
-    #[arg(long)]
+    #[arg(long, conflicts_with = "selection")]
     plot: Option<PathBuf>,
 }
 
@@ -50,6 +54,8 @@ fn compare(arguments: &Arguments) -> Result<(), BenchError> {
         bowline_bench::run_grid(&arguments.options)?
     } else if arguments.collectives {
         bowline_bench::run_collectives(&arguments.options)?
+    } else if arguments.selection {
+        bowline_bench::run_selection(&arguments.options)?
     } else if arguments.networks {
         bowline_bench::run_networks(&arguments.options)?
     } else {

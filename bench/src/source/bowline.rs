@@ -10,12 +10,16 @@ use crate::command::{Launch, shorten};
 use crate::context::Context;
 use crate::metric::{Metric, Sample, Test, Wire};
 use crate::plan::Stage;
+use crate::selection::{Means, OWN};
 use crate::traffic::Meter;
 
 /// Bowline's command.
 #[derive(Debug)]
 pub(super) struct Bowline {
     program: PathBuf,
+    means: Means,
+    /// Whether windows are as large as the peers'.
+    windows: bool,
 }
 
 /// The part of `bowline perf --json` and of the benchmark program's lines that is used here.
@@ -60,11 +64,20 @@ impl Figure {
 
 impl Bowline {
     pub(super) fn new(program: PathBuf) -> Self {
-        Self { program }
+        Self { program, means: OWN, windows: false }
+    }
+
+    /// With messages that come by `means`.
+    pub(super) fn by(program: PathBuf, means: Means) -> Self {
+        Self { program, means, windows: true }
     }
 
     fn launch(&self, context: &Context) -> Launch {
-        Launch::new(&self.program, context.time_limit)
+        let launch = Launch::new(&self.program, context.time_limit);
+        let set = |launch: Launch, &(name, value): &(&str, &str)| launch.env(name, value);
+        let variables = self.means.variables.iter();
+        variables
+            .fold(launch, set)
             .cpus(&context.cpus)
             .remedy("build it with cargo build --release, or name it with --bowline")
     }
@@ -107,6 +120,9 @@ impl Bowline {
             .args([metric.test.name(), "--json"])
             .args(["--size".to_owned(), metric.size.to_string()])
             .args(["--ranks".to_owned(), metric.ranks.to_string()]);
+        if self.windows && metric.window() > 1 {
+            launch = launch.args(["--window".to_owned(), metric.window().to_string()]);
+        }
         if metric.test == Test::Init {
             // One job, as of the peers; by itself the command would start several.
             launch = launch.args(["--iterations", "1", "--warmup", "0"]);
@@ -145,7 +161,7 @@ fn parse(stdout: &str, metric: Metric) -> Option<Sample> {
 
 impl Source for Bowline {
     fn id(&self) -> &'static str {
-        "bowline"
+        self.means.rust
     }
 
     fn role(&self) -> Role {
@@ -154,12 +170,15 @@ impl Source for Bowline {
 
     fn prepare(&mut self, context: &Context) -> Result<String, BenchError> {
         let output = self.launch(context).args(["--version"]).run()?;
-        Ok(output.stdout.lines().next().unwrap_or("bowline").to_owned())
+        let version = output.stdout.lines().next().unwrap_or("bowline");
+        let variables = self.means.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        Ok(std::iter::once(version.to_owned()).chain(variables).collect::<Vec<_>>().join(" "))
     }
 
     fn offers(&self, metric: Metric) -> bool {
         // Collectives of several hosts take minutes here, where each figure is a job of its own.
-        !metric.test.is_of_types() && metric.wire != Wire::Delayed
+        let here = !metric.test.is_of_types() && metric.wire != Wire::Delayed;
+        here && metric.size >= self.means.from
     }
 
     fn measure(&self, context: &Context, _: Stage, metrics: &[Metric]) -> Measured {

@@ -63,6 +63,8 @@ pub(crate) struct Mpi {
     pub(super) remark: &'static str,
     /// How it is made to use a network; without this it is measured over shared memory.
     pub(super) network: Option<Network>,
+    /// The shortest message that it is asked for, bytes.
+    pub(super) from: u64,
     /// Set by `prepare`.
     pub(super) ready: Option<Ready>,
 }
@@ -348,7 +350,8 @@ impl Source for Mpi {
 
     fn offers(&self, metric: Metric) -> bool {
         let here = self.network.is_some() == (metric.wire != Wire::Memory);
-        here && (program_test(metric.test).is_some() || metric.test == Test::Init)
+        here && metric.size >= self.from
+            && (program_test(metric.test).is_some() || metric.test == Test::Init)
     }
 
     fn measure(&self, context: &Context, stage: Stage, metrics: &[Metric]) -> Measured {
@@ -376,6 +379,8 @@ fn program_test(test: Test) -> Option<&'static str> {
         Test::MpiLat => Some("lat"),
         Test::MpiRate => Some("rate"),
         Test::MpiBw => Some("bw"),
+        Test::MpiLateLat => Some("latelat"),
+        Test::MpiLateBw => Some("latebw"),
         Test::Barrier => Some("barrier"),
         Test::Allreduce => Some("allreduce"),
         Test::Bcast => Some("bcast"),

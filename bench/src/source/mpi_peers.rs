@@ -7,6 +7,7 @@
 use std::path::PathBuf;
 
 use super::mpi::{Home, Launcher, Mpi, Network, Variables};
+use crate::selection::Means;
 use crate::venv::Package;
 
 const MPICH: Package = Package { name: "mpich", version: "5.0.2", dependencies: true };
@@ -162,6 +163,11 @@ pub(crate) fn bowline_abi(prefix: PathBuf) -> Mpi {
     }
 }
 
+/// The same with messages that come by `means`.
+pub(crate) fn bowline_abi_by(prefix: PathBuf, means: Means) -> Mpi {
+    Mpi { id: means.c, env: means.variables, from: means.from, ..bowline_abi(prefix) }
+}
+
 /// The same over TCP.
 pub(crate) fn bowline_abi_tcp(prefix: PathBuf) -> Mpi {
     Mpi {
@@ -184,6 +190,7 @@ fn empty(id: &'static str) -> Mpi {
         quick_init: false,
         remark: "",
         network: None,
+        from: 0,
         ready: None,
     }
 }

@@ -42,8 +42,8 @@ impl Ucx {
     /// The transports it may use.
     fn transports(&self) -> &'static str {
         match self.what {
-            Comparison::Peers | Comparison::Grid | Comparison::Collectives => "self,sm",
             Comparison::Networks => "self,tcp",
+            _ => "self,sm",
         }
     }
 
@@ -157,8 +157,8 @@ fn name_of(test: Test) -> Option<&'static str> {
         Test::AmBw => "ucp_am_bw",
         Test::StreamLat => "stream_lat",
         Test::StreamBw => "stream_bw",
-        Test::TagLat => "tag_lat",
-        Test::TagRate | Test::TagBw => "tag_bw",
+        Test::TagLat | Test::TagLateLat => "tag_lat",
+        Test::TagRate | Test::TagBw | Test::TagLateBw => "tag_bw",
         _ => return None,
     })
 }
@@ -170,6 +170,10 @@ fn test_arguments(metric: Metric, budget: Duration) -> Vec<String> {
     let mut arguments: Vec<String> = ["-t", name, "-s"].map(str::to_owned).into();
     arguments.extend([metric.size.to_string(), "-n".to_owned(), iterations.to_string()]);
     arguments.extend(["-w".to_owned(), (iterations / 5).max(10).to_string()]);
+    if matches!(metric.test, Test::TagLateLat | Test::TagLateBw) {
+        // Receives wait for a probe to find the message.
+        arguments.push("-U".to_owned());
+    }
     // One at a time where each is waited for; round trips wait by themselves.
     let waited = matches!(metric.test, Test::GetLat | Test::FaddLat | Test::CswapLat);
     if metric.window() > 1 || waited {

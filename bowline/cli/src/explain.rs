@@ -5,6 +5,7 @@
 //! addresses, through the launcher, unless `--send` asks for it.
 
 mod collective;
+mod estimates;
 mod protocols;
 mod unlisted;
 
@@ -17,7 +18,8 @@ use bowline::ucp::matching::EngineKind;
 use bowline::ucp::proto::Op;
 use bowline::ucp::{LaneReport, SpaceOptions, Worker};
 use bowline_model::coll::price::ReductionOperands;
-use protocols::{Carried, Protocols};
+use estimates::Estimate;
+use protocols::{Carried, Messages, Protocols};
 use serde::Serialize;
 
 use super::info::machine;
@@ -34,6 +36,7 @@ Examples:
   bowline explain                                     two ranks of this machine
   bowline explain -n 4 --peer 3 --json                the route from rank 0 to rank 3
   bowline explain --op tag_send --send 8,64k,1m       send, and show what carried each message
+  bowline explain --send 64k,1m --repeat 2000         send many, and show what was measured of them
   bowline run -n 4 --hosts a,b bowline explain        ranks on two hosts
   BOWLINE_TRANSPORTS=self,tcp bowline explain         without shared memory
   BOWLINE_MATCHING=nd bowline explain -n 1000         another matching engine
@@ -91,6 +94,14 @@ pub(crate) struct Args {
     // The path keeps clap from taking the list for an option that is given several times.
     #[arg(long, value_name = "SIZES", value_parser = numbers::sizes)]
     send: Option<std::vec::Vec<usize>>,
+    /// Send so many messages of each size, and show what their receiver has measured: what each means took, how long
+    /// ago, and how often it was taken.
+    #[arg(long, value_name = "N", requires = "send", value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: Option<u32>,
+    /// How many of them are sent before the first is answered.
+    #[arg(long, value_name = "N", requires = "repeat", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    window: u32,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -136,10 +147,12 @@ impl Args {
         Ok(())
     }
 
-    /// Whether this machine has memory for the sender and the receiver, which have a buffer each.
+    /// Whether this machine has memory for the sender and the receiver, of which the one has a
+    /// buffer and the other one for each message of a window.
     fn check_memory(&self) -> anyhow::Result<()> {
         let Some(&longest) = self.send.iter().flatten().max() else { return Ok(()) };
-        machine::has_memory((longest as u64).saturating_mul(2), || {
+        let buffers = 1 + u64::from(self.window);
+        machine::has_memory((longest as u64).saturating_mul(buffers), || {
             format!("--send {longest}: the buffers of the two ranks take")
         })
     }
@@ -170,6 +183,9 @@ struct Report {
 struct Tried {
     peer: u32,
     messages: Vec<Carried>,
+    /// What the peer measured of them, if they were repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimates: Option<Vec<Estimate>>,
 }
 
 /// How messages are matched with receives in a communicator of all ranks.
@@ -312,12 +328,25 @@ fn sent(
     if [args.rank, peer].contains(&site.rank()) {
         args.check_memory()?;
     }
+    let wanted = Messages { sizes, repeat: args.repeat.unwrap_or(1), window: args.window };
+    let mut estimates = None;
     let messages = match site.rank() {
         rank if rank == args.rank => {
             let ep = worker.connect(&site.published(addresses, peer)?)?;
-            protocols::send(worker, ep, rank, &sizes)?
+            let messages = protocols::send(worker, ep, [rank, peer], &wanted)?;
+            if args.repeat.is_some() {
+                estimates = Some(estimates::receive(worker, peer)?);
+            }
+            messages
         }
-        rank if rank == peer => protocols::receive(worker, args.rank, &sizes)?,
+        rank if rank == peer => {
+            let ep = worker.connect(&site.published(addresses, args.rank)?)?;
+            let messages = protocols::receive(worker, ep, [rank, args.rank], &wanted)?;
+            if args.repeat.is_some() {
+                estimates::report(worker, ep, rank)?;
+            }
+            messages
+        }
         _ => Vec::new(),
     };
     let counted = site.publish(&serde_json::to_vec(&messages)?)?;
@@ -325,7 +354,7 @@ fn sent(
         return Ok(None);
     }
     let messages = protocols::join(messages, &site.published(counted, peer)?)?;
-    Ok(Some(Tried { peer, messages }))
+    Ok(Some(Tried { peer, messages, estimates }))
 }
 
 fn text(report: &Report) -> Result<String, std::fmt::Error> {
@@ -346,10 +375,13 @@ fn text(report: &Report) -> Result<String, std::fmt::Error> {
     for protocols in &report.protocols {
         protocols.text(&mut out)?;
     }
-    if let Some(Tried { peer, messages }) = &report.sent {
+    if let Some(Tried { peer, messages, estimates }) = &report.sent {
         writeln!(out, "messages to rank {peer}")?;
         for message in messages {
             message.text(&mut out)?;
+        }
+        if let Some(estimates) = estimates {
+            estimates::text(estimates, *peer, &mut out)?;
         }
     }
     Ok(out)

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use anyhow::{Context, Result};
 use bowline::ucp::proto::{Op, ProtocolRange};
-use bowline::ucp::{Envelope, Ep, LaneChoices, MatchSpec, SendMode, Sent, Used, Worker};
+use bowline::ucp::{Envelope, Ep, LaneChoices, MatchSpec, RequestId, SendMode, Sent, Used, Worker};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::show_bytes;
 use serde::{Deserialize, Serialize};
@@ -176,44 +176,127 @@ const TAG: u64 = 1;
 /// another transport than all that follow.
 const GREETING: u64 = 2;
 
-/// The sender's part of a try: a message of each size, and what its counters say of each.
+/// Answers to windows of messages.
+const ANSWER: u64 = 3;
+
+/// What is sent in a try.
+#[derive(Clone, Debug)]
+pub(super) struct Messages {
+    /// Bytes, of one message or of so many as are repeated.
+    pub(super) sizes: Vec<u64>,
+    /// How many there are of each size.
+    pub(super) repeat: u32,
+    /// How many are sent before the first of them is answered.
+    pub(super) window: u32,
+}
+
+impl Messages {
+    /// How many each window of a size has.
+    fn windows(&self) -> impl Iterator<Item = u32> + use<> {
+        let (all, window) = (self.repeat, self.window);
+        (0..all).step_by(window as usize).map(move |sent| window.min(all - sent))
+    }
+
+    /// Memory for the longest, never given back: where a wait fails, the operation may still name it.
+    fn memory(&self) -> Result<&'static mut [u8]> {
+        let longest = usize::try_from(self.sizes.iter().copied().max().unwrap_or(0))?;
+        Ok(vec![0; longest].leak())
+    }
+}
+
+/// The sender's part of a try: messages of each size, and what its counters say of them. All of a size are
+/// sent from the same memory.
 ///
 /// # Errors
 /// When the peer has gone.
-pub(super) fn send(worker: &Worker, ep: Ep, own: u32, sizes: &[u64]) -> Result<Vec<Carried>> {
+pub(super) fn send(
+    worker: &Worker,
+    ep: Ep,
+    [own, peer]: [u32; 2],
+    messages: &Messages,
+) -> Result<Vec<Carried>> {
     let greeting = Envelope { space: 0, source: own, tag: GREETING };
     let buffer = SendBuf::owned(vec![0; 8]);
     if let Sent::Pending(id) = worker.send(ep, greeting, buffer, SendMode::Synchronous)? {
         worker.wait(id).outcome?;
     }
+    let memory: &'static [u8] = messages.memory()?;
+    let answer = MatchSpec { space: 0, source: Some(peer), tag: ANSWER, tag_mask: u64::MAX };
     let mut all = Vec::new();
-    for &size in sizes {
+    for &size in &messages.sizes {
         let before = worker.counters().protocols();
         let envelope = Envelope { space: 0, source: own, tag: TAG };
-        let buffer = SendBuf::owned(vec![0; usize::try_from(size)?]);
-        if let Sent::Pending(id) = worker.send(ep, envelope, buffer, SendMode::Standard)? {
-            worker.wait(id).outcome?;
+        let bytes = &memory[..usize::try_from(size)?];
+        for window in messages.windows() {
+            let mut pending = Vec::new();
+            for _ in 0..window {
+                // SAFETY: the memory is never given back, and nobody writes it.
+                let buffer = unsafe { SendBuf::borrowed(bytes.as_ptr(), bytes.len()) };
+                if let Sent::Pending(id) = worker.send(ep, envelope, buffer, SendMode::Standard)? {
+                    pending.push(id);
+                }
+            }
+            for id in pending {
+                worker.wait(id).outcome?;
+            }
+            if messages.repeat > 1 {
+                let id = worker.recv(answer, RecvBuf::empty())?;
+                worker.wait(id).outcome?;
+            }
         }
-        all.push(Carried { size, counted: counted(worker, &before, "sender") });
+        all.push(Carried { size, counted: counted(worker, &before, "sender", |_| true) });
     }
     Ok(all)
 }
 
-/// The receiver's part.
+/// The receiver's part. Receives of a window are posted before the window before is answered.
 ///
 /// # Errors
 /// When the sender has gone.
-pub(super) fn receive(worker: &Worker, peer: u32, sizes: &[u64]) -> Result<Vec<Carried>> {
+pub(super) fn receive(
+    worker: &Worker,
+    ep: Ep,
+    [own, peer]: [u32; 2],
+    messages: &Messages,
+) -> Result<Vec<Carried>> {
     let from = |tag| MatchSpec { space: 0, source: Some(peer), tag, tag_mask: u64::MAX };
     let id = worker.recv(from(GREETING), RecvBuf::owned(vec![0; 8]))?;
     worker.wait(id).outcome?;
+    let slots = (0..messages.window).map(|_| messages.memory());
+    let mut slots = slots.collect::<Result<Vec<&'static mut [u8]>>>()?;
     let mut all = Vec::new();
-    for &size in sizes {
+    for &size in &messages.sizes {
         let before = worker.counters().protocols();
-        let buffer = RecvBuf::owned(vec![0; usize::try_from(size)?]);
-        let id = worker.recv(from(TAG), buffer)?;
-        worker.wait(id).outcome?;
-        all.push(Carried { size, counted: counted(worker, &before, "receiver") });
+        let size_here = usize::try_from(size)?;
+        let mut post = |window: u32| {
+            let slots = slots.iter_mut().take(window as usize);
+            let post = |slot: &mut &'static mut [u8]| {
+                let to = &mut slot[..size_here];
+                // SAFETY: the memory is never given back, nobody else reads or writes it, and the receive before
+                // into this slot was waited for: windows are posted one after the other.
+                let buffer = unsafe { RecvBuf::borrowed(to.as_mut_ptr(), to.len()) };
+                Ok(worker.recv(from(TAG), buffer)?)
+            };
+            slots.map(post).collect::<Result<Vec<RequestId>>>()
+        };
+        let mut windows = messages.windows();
+        let mut open = windows.next().map_or_else(|| Ok(Vec::new()), &mut post)?;
+        while !open.is_empty() {
+            for id in open {
+                worker.wait(id).outcome?;
+            }
+            open = windows.next().map_or_else(|| Ok(Vec::new()), &mut post)?;
+            if messages.repeat > 1 {
+                let envelope = Envelope { space: 0, source: own, tag: ANSWER };
+                let sent = worker.send(ep, envelope, SendBuf::empty(), SendMode::Standard)?;
+                if let Sent::Pending(id) = sent {
+                    worker.wait(id).outcome?;
+                }
+            }
+        }
+        // What it sends are answers.
+        let is_theirs = |used: &Used| used.side == "received";
+        all.push(Carried { size, counted: counted(worker, &before, "receiver", is_theirs) });
     }
     Ok(all)
 }
@@ -232,8 +315,13 @@ pub(super) fn join(mut mine: Vec<Carried>, theirs: &[u8]) -> Result<Vec<Carried>
 }
 
 /// The protocols that have carried something since `before`, by the names that the table has.
-fn counted(worker: &Worker, before: &[Used], side: &str) -> Vec<String> {
-    let now = worker.counters().protocols().into_iter();
+fn counted(
+    worker: &Worker,
+    before: &[Used],
+    side: &str,
+    wanted: impl Fn(&Used) -> bool,
+) -> Vec<String> {
+    let now = worker.counters().protocols().into_iter().filter(wanted);
     let more = now.filter_map(|used| {
         let same = |old: &&Used| (old.side, old.protocol) == (used.side, used.protocol);
         let count = used.count - before.iter().find(same).map_or(0, |old| old.count);

@@ -72,6 +72,42 @@ fn long_messages_begin_as_predicted() {
     assert!(measured(&[off[0], ("BOWLINE_RNDV_THRESHOLD", "1m")]).is_empty());
 }
 
+/// Messages that are repeated are counted, and what was measured of them is shown: how often each means was taken.
+#[test]
+fn repeated_messages_show_what_was_measured() {
+    let send = ["explain", "--peer", "1", "--op", "tag_send", "--send"];
+    let of = |more: &[&str], settings: &[(&str, &str)]| -> Value {
+        let all = output(&[&send[..], more].concat(), settings);
+        all["sent"].clone()
+    };
+    let counted = |sent: &Value, word: &str| -> u64 {
+        let all = sent["messages"][0]["counted"].as_array().unwrap().iter();
+        let counts = all.filter_map(|text| text.as_str()?.strip_suffix(word)?.split(' ').next());
+        counts.map(|count| count.parse::<u64>().unwrap()).sum()
+    };
+    assert!(of(&["64k"], &[]).get("estimates").is_none(), "one message measures nothing");
+    let set = [("BOWLINE_SELECT", "static")];
+    let none = of(&["64k", "--repeat", "30"], &set);
+    assert!(none["estimates"].as_array().unwrap().is_empty(), "{none}");
+    assert_eq!(counted(&none, " (sender)"), 30, "{none}");
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return skipped("ranks that share a processor measure nothing");
+    }
+    for window in ["1", "7"] {
+        let sent = of(&["64k", "--repeat", "300", "--window", window], &[]);
+        assert_eq!(counted(&sent, " (sender)"), 300, "{sent}");
+        let rows = sent["estimates"].as_array().unwrap();
+        // Of a window the first or the last message may count as a single one, as its sender sees it.
+        let wanted = |row: &&Value| row["window"] == (window != "1") && row["from"] == 65536;
+        let of_class: Vec<&Value> = rows.iter().filter(wanted).collect();
+        let came: u64 = of_class.iter().map(|row| row["count"].as_u64().unwrap()).sum();
+        assert!((100..=300).contains(&came), "{sent}");
+        assert!(of_class.iter().any(|row| row["used"] == true), "{sent}");
+        let latest = of_class.iter().filter_map(|row| row["age"].as_u64()).min();
+        assert_eq!(latest, Some(0), "one of them came last: {sent}");
+    }
+}
+
 #[test]
 fn thresholds_of_the_user_stand() {
     let set = [("BOWLINE_CALIBRATION", "off"), ("BOWLINE_RNDV_THRESHOLD", "1000")];
@@ -119,6 +155,8 @@ fn wrong_words_are_named() {
     for (arguments, word) in [
         (&["explain", "--op", "nothing"][..], "tag_send"),
         (&["explain", "--send", "many"][..], "many"),
+        (&["explain", "--repeat", "9"][..], "--send"),
+        (&["explain", "--send", "8", "--window", "2"][..], "--repeat"),
         (&["calibrate", "--transport", "smoke"][..], "smoke"),
     ] {
         let ended = finish(command(arguments));

@@ -31,7 +31,8 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// All of them; the ring is compared with.
+    /// All of them.
+    #[cfg(test)]
     pub(crate) const ALL: [Self; 4] = [Self::Ring, Self::Seq, Self::Counted, Self::Locked];
 
     /// Its name.

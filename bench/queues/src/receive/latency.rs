@@ -1,7 +1,7 @@
 //! Latency and rate of two processes over each form, in shared memory.
 //!
 //! The other process is this program again, which gets the memory as its standard input. A word of
-//! it says what to do next, so that forms and sizes take turns within a round.
+//! it says what to do next, so that forms and sizes take turns within a round. The mailbox of a node stands beside the forms.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,8 @@ use bowline_base::sync::spin_loop;
 use bowline_base::words::{DirectWords, LineWords, Words};
 use rustix::thread::CpuSet;
 
-use super::forms::{Form, Receiver, Sender};
+use super::forms::Receiver;
+use super::many::{Queue, Sending};
 use crate::clock::median;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
@@ -64,20 +65,25 @@ impl Memory {
 
 /// Everything that both sides have, by form: queues there and back.
 fn bytes() -> usize {
-    HEAD + 2 * Form::ALL.iter().map(|form| form.bytes()).sum::<usize>()
+    HEAD + 2 * Queue::ALL.iter().map(|queue| queue.form().bytes()).sum::<usize>()
 }
 
-/// The queues of a form: to the other process, and back.
-fn queues(memory: &Memory, which: Form) -> [DirectWords; 2] {
+/// The queues of a contestant: to the other process, and back.
+fn queues(memory: &Memory, which: Queue) -> [DirectWords; 2] {
     let mut offset = HEAD;
-    for form in Form::ALL {
-        if form == which {
+    for queue in Queue::ALL {
+        if queue == which {
             break;
         }
-        offset += 2 * form.bytes();
+        offset += 2 * queue.form().bytes();
     }
-    let len = which.bytes();
+    let len = which.form().bytes();
     [memory.words(offset, len), memory.words(offset + len, len)]
+}
+
+/// The only sender of a queue.
+fn sender(queue: Queue, words: DirectWords) -> Sending {
+    queue.senders(1, |_| words).pop().expect("one was asked for")
 }
 
 /// What the other process is to do.
@@ -140,11 +146,11 @@ pub(crate) fn peer() -> Result<()> {
     let fd: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
     let memory = Memory(Region::open(fd)?);
     // The queues of the other side were made before this process was started.
-    let mut sides: Vec<(Receiver, Sender)> = Form::ALL
+    let mut sides: Vec<(Receiver, Sending)> = Queue::ALL
         .iter()
-        .map(|&form| {
-            let [there, back] = queues(&memory, form);
-            (form.receiver(there), form.sender(back, 0))
+        .map(|&queue| {
+            let [there, back] = queues(&memory, queue);
+            (queue.form().receiver(there), sender(queue, back))
         })
         .collect();
     let head = memory.words(0, HEAD);
@@ -191,7 +197,7 @@ pub(crate) fn peer() -> Result<()> {
 /// This side of a pair of processes. The other one is ended when it is dropped.
 struct Pair {
     child: Child,
-    sides: Vec<(Sender, Receiver)>,
+    sides: Vec<(Sending, Receiver)>,
     number: u64,
     buffer: Vec<u8>,
     memory: Memory,
@@ -218,7 +224,7 @@ impl Pair {
     fn start() -> Result<Self> {
         pin(0);
         let memory = Memory::make(bytes())?;
-        let receivers = Form::ALL.map(|form| form.receiver(queues(&memory, form)[1]));
+        let receivers = Queue::ALL.map(|queue| queue.form().receiver(queues(&memory, queue)[1]));
         let fd = memory.0.fd().ok_or_else(|| anyhow!("the memory has no descriptor"))?;
         let program = std::env::current_exe().context("cannot find this program")?;
         let child = Command::new(program)
@@ -231,9 +237,9 @@ impl Pair {
         let head = pair.memory.words(0, HEAD);
         // Acquire: pairs with the Release store in `peer`: its queues are made.
         wait(|| head.line(1).load(0, Ordering::Acquire) == 1)?;
-        for (receiver, form) in receivers.into_iter().zip(Form::ALL) {
-            let there = queues(&pair.memory, form)[0];
-            pair.sides.push((form.sender(there, 0), receiver));
+        for (receiver, queue) in receivers.into_iter().zip(Queue::ALL) {
+            let there = queues(&pair.memory, queue)[0];
+            pair.sides.push((sender(queue, there), receiver));
         }
         Ok(pair)
     }
@@ -293,7 +299,17 @@ fn latency(context: &Context) -> Result<Table> {
     let mut table = Table::new(
         "queue-latency",
         "one message between two pinned processes over shared memory",
-        &["what", "bytes", "ring", "+-", "scmp-seq", "scmp-counted", "locked", "scmp/smsg publ."],
+        &[
+            "what",
+            "bytes",
+            "ring",
+            "+-",
+            "nodes",
+            "scmp-seq",
+            "scmp-counted",
+            "locked",
+            "scmp/smsg publ.",
+        ],
     );
     if context.cpus < 2 {
         table.note("left out: it takes two processors");
@@ -312,10 +328,10 @@ fn latency(context: &Context) -> Result<Table> {
     let mut short = None;
     for (rate, size) in context.progress("queue-latency", rows) {
         let payload: Vec<u8> = (0..size).map(|k| k as u8).collect();
-        let mut samples = vec![Vec::new(); Form::ALL.len()];
+        let mut samples = vec![Vec::new(); Queue::ALL.len()];
         for round in 0..rounds {
-            for nth in 0..Form::ALL.len() {
-                let at = (round + nth) % Form::ALL.len();
+            for nth in 0..Queue::ALL.len() {
+                let at = (round + nth) % Queue::ALL.len();
                 let sample = if rate {
                     pair.rate(at, &payload)?
                 } else {
@@ -329,12 +345,12 @@ fn latency(context: &Context) -> Result<Table> {
             median(&pairs.map(|(ours, ring)| ours / ring).collect::<Vec<_>>())
         };
         if !rate {
-            for (form, samples) in Form::ALL.iter().zip(&samples) {
-                chart.point(form.name(), size as f64, median(samples));
+            for (queue, samples) in Queue::ALL.iter().zip(&samples) {
+                chart.point(queue.name(), size as f64, median(samples));
             }
         }
         if size == 8 && !rate {
-            short = Some([ratio(1), ratio(2), ratio(3)]);
+            short = Some([ratio(2), ratio(3)]);
         }
         let mut sorted = samples[0].clone();
         sorted.sort_by(f64::total_cmp);
@@ -347,6 +363,7 @@ fn latency(context: &Context) -> Result<Table> {
             Cell::times(ratio(1)),
             Cell::times(ratio(2)),
             Cell::times(ratio(3)),
+            Cell::times(ratio(4)),
             if size == 8 && !rate { Cell::times(3.5) } else { Cell::none() },
         ]);
     }
@@ -361,9 +378,10 @@ fn latency(context: &Context) -> Result<Table> {
          they are locked instructions, and with the sequence in the slot one of them is left.",
     );
     table.note(
-        "locked is uncontended here, with one sender; see queue-many and queue-network for more.",
+        "locked and nodes are uncontended here, with one sender; see queue-many and queue-network for more. nodes: the mailbox of a node \
+         (the thesis's msgq), which is the ring behind a lock in the memory of the senders' node.",
     );
-    if let Some([seq, counted, _]) = short {
+    if let Some([seq, counted]) = short {
         table.goal(
             "8 bytes: scmp-seq at most 1.3 x the latency of the ring",
             format!("{seq:.2} x (scmp-counted {counted:.2} x)"),

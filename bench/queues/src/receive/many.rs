@@ -46,14 +46,15 @@ pub(super) fn slope(points: &[(f64, f64)]) -> f64 {
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Queue {
+pub(super) enum Queue {
     Of(Form),
     /// A ring for each node.
     Nodes,
 }
 
 impl Queue {
-    const ALL: [Self; 5] = [
+    /// All of them; the ring is compared with.
+    pub(super) const ALL: [Self; 5] = [
         Self::Of(Form::Ring),
         Self::Nodes,
         Self::Of(Form::Seq),
@@ -61,14 +62,15 @@ impl Queue {
         Self::Of(Form::Locked),
     ];
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Of(form) => form.name(),
             Self::Nodes => "nodes",
         }
     }
 
-    const fn form(self) -> Form {
+    /// The form of its queues.
+    pub(super) const fn form(self) -> Form {
         match self {
             Self::Of(form) => form,
             Self::Nodes => Form::Ring,
@@ -85,7 +87,11 @@ impl Queue {
     }
 
     /// The senders, to the queues in `words`.
-    fn senders(self, producers: usize, words: impl Fn(usize) -> DirectWords) -> Vec<Sending> {
+    pub(super) fn senders(
+        self,
+        producers: usize,
+        words: impl Fn(usize) -> DirectWords,
+    ) -> Vec<Sending> {
         let form = self.form();
         if self == Self::Nodes {
             let nodes: Vec<_> = (0..self.count(producers))
@@ -101,13 +107,14 @@ impl Queue {
 }
 
 /// A sender, or its share of its node's.
-enum Sending {
+pub(super) enum Sending {
     Own(Sender),
     Shared(Arc<Mutex<Sender>>),
 }
 
 impl Sending {
-    fn send(&mut self, payload: &[u8]) -> bool {
+    /// Sends `payload`; `false` when there is no space now.
+    pub(super) fn send(&mut self, payload: &[u8]) -> bool {
         match self {
             Self::Own(sender) => sender.send(payload),
             Self::Shared(sender) => sender.lock().expect("nobody panics").send(payload),

@@ -2,7 +2,8 @@
 //! beside the figures of chapter 3 of J. A. Zounmevo's thesis (Queen's University, 2014).
 //!
 //! `cargo xtask bench progress` builds it for release and runs it. The ranks are threads of this
-//! program, bound to a processor each, but for those whose memory is measured; times never fail a run.
+//! program, bound to a processor each, but for those whose memory is measured and those of the programs over shared memory and
+//! sockets, which are processes; times never fail a run.
 
 mod applications;
 mod collectives;

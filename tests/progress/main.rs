@@ -455,38 +455,6 @@ fn calls_that_wait_set_no_timer() {
     assert!(timer_calls() > armed, "receives that others may move count nothing");
 }
 
-/// Nonblocking receives whose wait follows at once soon set no timer either.
-#[test]
-fn receives_that_are_waited_for_at_once_soon_set_no_timer() {
-    const ROUNDS: u64 = 200;
-    let patient = [PATIENT, &[("BOWLINE_PEF_PHASE", "500ms"), ("BOWLINE_PEF_WORTH", "0")]].concat();
-    let calls = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX));
-    let counted = calls.clone();
-    ranks(2, &patient, move |world| {
-        let mut long = vec![0u8; 300_000];
-        let before = timer_calls();
-        for _ in 0..ROUNDS {
-            if world.rank() == 1 {
-                world.recv(&mut [0u8], 0, 2).expect("rank 0 lives");
-                world.send(&long, 0, 1).expect("rank 0 lives");
-                continue;
-            }
-            world
-                .scope(|s| {
-                    let receive = s.irecv(&world, &mut long, 1, 1)?;
-                    world.send(&[1u8], 1, 2)?;
-                    receive.wait().map(drop)
-                })
-                .expect("rank 1 lives");
-        }
-        world.barrier().expect("both ranks live");
-        counted.store(timer_calls() - before, Ordering::SeqCst);
-    });
-    let calls = calls.load(Ordering::SeqCst);
-    // Setting and stopping for the first six, of 400 in all.
-    assert!(calls <= 20, "{calls} calls to the timer in {ROUNDS} receives");
-}
-
 /// A queue that has grown an index is no obstacle, whichever index it is: the receiver makes no call while all
 /// messages but the first ones come, in the order in which a list would search longest for each.
 #[test]

@@ -35,15 +35,12 @@
 //! 10. Where both ranks compute, a message that both would copy together in their waits is left alone, as the engine says
 //!     ([`AsyncProgress::Left`](bowline_ucp::AsyncProgress::Left)); where senders are found to compute again and again, most
 //!     messages are polled for late (`pef/absent.rs`).
-//! 11. Where receives are waited for again and again before their poll would come, no timer is set for them
-//!     (`pef/prompt.rs`).
-//! 12. Lanes that no handler may poll (sockets, libfabric) have a thread that is asleep but while their long messages are
+//! 11. Lanes that no handler may poll (sockets, libfabric) have a thread that is asleep but while their long messages are
 //!     under way and the rank computes (`pef/lane_thread.rs`).
 
 mod absent;
 mod flow;
 mod lane_thread;
-mod prompt;
 mod slot;
 
 use std::io;
@@ -81,7 +78,7 @@ pub(super) struct Pef {
     /// The thread that the timer interrupts.
     thread: Option<libc::pid_t>,
     signal: libc::c_int,
-    /// Rule 12, if the worker has such lanes.
+    /// Rule 11, if the worker has such lanes.
     lane_thread: Option<LaneThread>,
 }
 

@@ -1,4 +1,4 @@
-//! When polls are made, and a poll: rules 5 to 11 of [`super`].
+//! When polls are made, and a poll: rules 5 to 10 of [`super`].
 
 use std::time::Duration;
 
@@ -7,7 +7,6 @@ use bowline_ucp::{AsyncProgress, RemoteWorker, WatchedReceive};
 
 use super::Schedule;
 use super::absent::Absent;
-use super::prompt::Prompt;
 
 /// Polls of all workers.
 static POLLS: AtomicU64 = AtomicU64::new(0);
@@ -51,8 +50,6 @@ pub(super) struct Flow {
     met: AtomicBool,
     /// Rule 10.
     absent: Absent,
-    /// Rule 11.
-    prompt: Prompt,
 }
 
 impl Flow {
@@ -77,7 +74,6 @@ impl Flow {
             moving_since: AtomicU64::new(0),
             met: AtomicBool::new(false),
             absent: Absent::default(),
-            prompt: Prompt::default(),
         }
     }
 
@@ -102,9 +98,7 @@ impl Flow {
             WatchedReceive::Begun { .. } | WatchedReceive::Awaited { .. } => phase.max(LATE * cost),
         };
         self.polls.store(0, Ordering::Relaxed);
-        if !self.prompt.begin(now() + wait) {
-            self.set_if_sooner(wait, wait == phase);
-        }
+        self.set_if_sooner(wait, wait == phase);
     }
 
     fn set_if_sooner(&self, wait: u64, first: bool) {
@@ -128,7 +122,6 @@ impl Flow {
 
     /// The timer is off until `resume` or `begin`. A signal that comes nevertheless finds the flag down.
     pub(super) fn pause(&self) {
-        self.prompt.note_wait(now());
         // Relaxed, all: see `Flow`.
         if self.armed.swap(false, Ordering::Relaxed) {
             let left = self.left();
@@ -177,7 +170,6 @@ impl Flow {
             return;
         }
         count_poll();
-        self.prompt.note_poll();
         let end = self.set_at.load(Ordering::Relaxed) + self.wait.load(Ordering::Relaxed);
         let start = now();
         let (poll, copied) = self.take(start);

@@ -1,4 +1,4 @@
-//! Rule 12 of [`super`]: a thread for the lanes that no signal handler may poll, since their calls may lock, allocate
+//! Rule 11 of [`super`]: a thread for the lanes that no signal handler may poll, since their calls may lock, allocate
 //! or sleep. It is not the thread of mode `thread`, which every message of every lane wakes.
 //!
 //! ```text

@@ -9,18 +9,25 @@
 //!    └──── take_back, or nothing is left (leave) ──────────────────────────────┘
 //! ```
 //! Rules. (1) One owner requests and takes back; one helper works and leaves. (2) A timer that runs is not set again: when it ends the
-//! helper finds `wanted`, and sets it for what was requested later. (3) The helper leaves in two steps: it takes `wanted`
-//! down, and asks a last time whether anything is left. What the owner has left before that is found; for what it leaves
-//! later it finds `wanted` down, and the timer is set. "Before" and "later" is by a lock under which both do it.
+//! helper finds that it is wanted, and sets it for what was requested later. (3) The helper leaves in two steps: it says that it
+//! does, and asks a last time whether anything is left. What the owner has left before that is found; for what it leaves
+//! later it finds that the helper leaves, and the timer is set. "Before" and "later" is by a lock under which both do it. (4) A helper
+//! that stays after all does so only if the owner has not taken its request back meanwhile.
 //!
 //! The timer itself is its users', who call what is said here to be called.
 
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// States of `wanted`.
+const IDLE: u32 = 0;
+const WANTED: u32 = 1;
+/// The helper asks a last time.
+const LEAVING: u32 = 2;
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub struct Alarm {
-    wanted: AtomicBool,
+    wanted: AtomicU32,
     /// The timer runs, or its end was not taken yet.
     runs: AtomicBool,
 }
@@ -36,19 +43,20 @@ impl Alarm {
     pub fn request(&self) -> bool {
         // AcqRel, both: pairs with the swap of `end_timer`, of which and of ours one comes first. If it is ours, the other one
         // acquires what was written here, and the helper sees `wanted`; if not, ours sees that no timer runs.
-        !self.wanted.swap(true, Ordering::AcqRel) && !self.runs.swap(true, Ordering::AcqRel)
+        self.wanted.swap(WANTED, Ordering::AcqRel) != WANTED
+            && !self.runs.swap(true, Ordering::AcqRel)
     }
 
     /// The owner does without it. Whether it was wanted.
     pub fn take_back(&self) -> bool {
-        // AcqRel: pairs with the loads of the helper, which may work once more.
-        self.wanted.swap(false, Ordering::AcqRel)
+        // AcqRel: pairs with the loads and exchanges of the helper, which may work once more.
+        self.wanted.swap(IDLE, Ordering::AcqRel) != IDLE
     }
 
     /// Whether the helper is wanted.
     pub fn is_wanted(&self) -> bool {
         // Acquire: pairs with `request`, in front of which the owner has written what the helper comes for.
-        self.wanted.load(Ordering::Acquire)
+        self.wanted.load(Ordering::Acquire) == WANTED
     }
 
     /// The helper has taken the timer's end.
@@ -66,14 +74,19 @@ impl Alarm {
 
     /// The helper has found nothing to do, and leaves unless `anything` is left after all. Whether it stays.
     pub fn leave(&self, anything: impl FnOnce() -> bool) -> bool {
-        // Release, both: pairs with the swaps of the owner. Rule 3: the lock that `anything` takes orders the first in front of
-        // what it finds.
-        self.wanted.store(false, Ordering::Release);
-        let stays = anything();
-        if stays {
-            self.wanted.store(true, Ordering::Release);
+        let exchange = |from, to| {
+            // AcqRel, and Acquire where another state is found: pairs with the swaps of the owner.
+            self.wanted.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+        };
+        if exchange(WANTED, LEAVING).is_err() {
+            return false;
         }
-        stays
+        // Rule 3: the lock that `anything` takes orders the exchange in front of what it finds. Rule 4.
+        let next = if anything() { WANTED } else { IDLE };
+        match exchange(LEAVING, next) {
+            Ok(_) => next == WANTED,
+            Err(now) => now == WANTED,
+        }
     }
 }
 
@@ -136,6 +149,25 @@ mod loom_tests {
             help(&world);
             assert_eq!(*world.left.lock().unwrap(), 0, "a request is left, and nobody comes");
             assert!(!world.timer.load(Ordering::SeqCst));
+        });
+    }
+
+    /// Rule 4: a helper that is about to stay does not want itself back.
+    #[test]
+    fn loom_what_was_taken_back_is_not_wanted() {
+        loom::model(|| {
+            let alarm = Arc::new(Alarm::new());
+            assert!(alarm.request());
+            let helper = {
+                let alarm = Arc::clone(&alarm);
+                loom::thread::spawn(move || {
+                    alarm.end_timer();
+                    alarm.leave(|| true)
+                })
+            };
+            assert!(alarm.take_back());
+            helper.join().unwrap();
+            assert!(!alarm.is_wanted());
         });
     }
 

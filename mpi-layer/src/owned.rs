@@ -126,7 +126,7 @@ impl<T: Datatype> OwnedSend<T> {
 
 impl<T: Datatype> OwnedSend<T> {
     /// Cancels the send if no receive has matched it yet; [`wait`](Self::wait) returns which. A send
-    /// whose data has left the buffer already is complete. (`MPI_Cancel`)
+    /// whose data has left the buffer already is complete. Nothing happens in a forked child, whose parent has it. (`MPI_Cancel`)
     ///
     /// A receiver that has found the message by a probe, and not claimed it by
     /// [`mprobe`](crate::Communicator::mprobe), may wait for it in vain then.
@@ -152,7 +152,7 @@ impl<T: Datatype> OwnedRecv<T> {
     }
 
     /// Cancels the receive if no message has matched it yet; [`wait`](Self::wait) returns which.
-    /// (`MPI_Cancel`)
+    /// Nothing happens in a forked child, whose parent has it. (`MPI_Cancel`)
     pub fn cancel(&mut self) {
         if let State::Active(posted) = self.0.state
             && !self.0.process().is_forked()

@@ -214,8 +214,10 @@ impl Worker {
     pub(crate) fn watch(&self, key: Key, known: bool) {
         let what = {
             let inner = &mut *self.inner.borrow_mut();
-            if !known && inner.engine.async_state.handled_from != usize::MAX {
-                inner.progress();
+            if !known && inner.engine.async_state.handled_from != usize::MAX && inner.progress() > 0
+            {
+                // What this call has brought is asked for before the next sleep.
+                inner.engine.async_state.progressed = true;
             }
             let what = inner.gain(key);
             if what.is_some() {

@@ -117,6 +117,8 @@ pub(crate) struct Choice {
     nth: u32,
     /// One of so many is timed; 0 or 1: all.
     every: u8,
+    /// The means by which no message came in a trial, until another one is tried; or none.
+    vain: u8,
 }
 
 impl Choice {
@@ -130,6 +132,7 @@ impl Choice {
         compared: false,
         nth: 0,
         every: 1,
+        vain: u8::MAX,
     };
 
     /// Whether the next message is to be timed (rule 5).
@@ -235,6 +238,7 @@ impl Choice {
                 } else {
                     *waited += 1;
                     if *waited >= TRIAL_WAIT {
+                        self.vain = *tried;
                         self.state = State::Settled;
                     }
                 }
@@ -288,7 +292,8 @@ impl Choice {
     /// Begins the next trial if the budget pays for it (rule 1). The budget holds no more than that: after a long time
     /// without trials there is no burst.
     fn consider(&mut self, able: u8, bytes: u64, guess: &Guess, better: Option<u8>) {
-        let better = better.filter(|&means| means != self.best && able & 1 << means != 0);
+        let is = |means: u8| means != self.best && means != self.vain && able & 1 << means != 0;
+        let better = better.filter(|&means| is(means));
         if let Some(means) = better.filter(|_| self.budget >= 0) {
             return self.try_means(means);
         }
@@ -304,6 +309,9 @@ impl Choice {
 
     fn try_means(&mut self, means: u8) {
         (self.tried, self.compared) = (means, true);
+        if means != self.vain {
+            self.vain = u8::MAX;
+        }
         self.state = State::Trial { means, prices: [0; TRIAL as usize], seen: 0, waited: 0 };
     }
 

@@ -143,7 +143,7 @@ impl Waiter for AsksThread {
         let remote = remote.as_ref().expect("it was installed before anybody waits");
         assert!(!remote.serve_watched().left, "the rank sleeps on its lanes itself");
         assert!(!remote.has_watched());
-        remote.sleep_watched(|_| panic!("the thread sleeps on lanes that the rank has armed"));
+        remote.sleep_watched(|_, _| panic!("the thread sleeps on lanes that the rank has armed"));
     }
 }
 
@@ -165,7 +165,7 @@ fn a_rank_that_waits_has_its_lanes_for_itself_and_the_thread_back_afterwards() {
     let mut slept = false;
     while !slept {
         assert!(remote.serve_watched().left);
-        remote.sleep_watched(|_| slept = true);
+        remote.sleep_watched(|_, _| slept = true);
     }
     sides.workers[1].cancel(receive);
     // The worker holds the waiter, which holds a handle of the worker.

@@ -106,7 +106,8 @@ impl ActiveRing {
                 payload: message.payload(),
                 desc: None,
             });
-            // Nobody has enough with a message that a slot holds: it is as soon copied.
+            // `Enough` of a message that lies in a slot counts as `Consumed`: to ask for it would cost each short message two
+            // instructions, and what is behind such a one is seldom long.
             match verdict {
                 Verdict::Enough if message.in_data() => Taken::Last,
                 _ => Taken::Message(1 + (message.len / COUNTED) as u32),

@@ -72,22 +72,25 @@ impl RemoteWorker {
 
     /// Has `wait` called to sleep until one of the descriptors is readable, for a time that its maker knows, unless something is there
     /// or the rank sleeps itself.
-    pub fn sleep_watched(&self, wait: impl FnOnce(&WakeSet)) {
-        let descriptors = {
+    /// Whether it is to be a short time: something that it waits for does not wake it.
+    pub fn sleep_watched(&self, wait: impl FnOnce(&WakeSet, bool)) {
+        let (descriptors, short) = {
             let inner = &mut *self.enter();
             if inner.engine.async_state.asleep {
                 return;
             }
             if inner.wakeup.armed {
                 // Rule 3.
-                Arc::default()
+                (Arc::default(), true)
             } else if inner.arm_served() {
-                inner.served_descriptors()
+                let wakes = |lane: &Lane| lane.iface.attr().caps.contains(Caps::EVENT_FD);
+                let short = inner.lanes.iter().any(|lane| lane.is_served() && !wakes(lane));
+                (inner.served_descriptors(), short)
             } else {
                 return inner.disarm_served();
             }
         };
-        wait(&descriptors);
+        wait(&descriptors, short);
         self.enter().disarm_served();
     }
 }

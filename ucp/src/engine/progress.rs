@@ -113,6 +113,10 @@ impl Inner {
         if !self.engine.actions.is_empty() {
             self.act();
         }
+        if events > 0 {
+            // Requests may be complete that a caller has asked for before this call: it asks again before it sleeps.
+            self.engine.async_state.progressed = true;
+        }
         events
     }
 

@@ -204,6 +204,20 @@ fn a_means_by_which_nothing_comes_is_left() {
     assert_eq!(choice.estimates[1].count, 0);
 }
 
+/// The same of a means that was cheaper for another peer: a third one has its trial nevertheless.
+#[test]
+fn a_means_that_cannot_come_keeps_no_other_from_its_trial() {
+    let prices = [100, 50, 60];
+    let mut choice = Choice::NEW;
+    for _ in 0..3000 {
+        let means = choice.wanted().filter(|&means| means != 1).unwrap_or(0);
+        let time = prices[usize::from(means)] * 65536 / 1000;
+        choice.note(means, 0b111, 65536, time, (false, &NO_GUESS, Some(1)));
+    }
+    assert_eq!(choice.settled(), Some(2));
+    assert_eq!(choice.estimates[1].count, 0);
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
 

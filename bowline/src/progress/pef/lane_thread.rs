@@ -20,7 +20,8 @@
 //! 5. The timer is a descriptor among those that the thread sleeps on while it serves, so that its end is heard in every
 //!    state.
 //! 6. The lanes wake the thread when they have something. Each sleep in vain, at the end of which it has polled, is
-//!    followed by one twice as long, up to [`LONGEST_SLEEP`].
+//!    followed by one twice as long, up to [`LONGEST_SLEEP`]; but not where a lane wakes nobody, and where the program
+//!    sleeps on the lanes itself now and then.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -267,7 +268,10 @@ fn serve(worker: &RemoteWorker, shared: &Shared) {
         }
         polls += 1;
         if polls > POLLS {
-            worker.sleep_watched(|lanes| shared.sleep(lanes, Some(longest)));
+            worker.sleep_watched(|lanes, short| {
+                longest = if short { SHORTEST_SLEEP } else { longest };
+                shared.sleep(lanes, Some(longest));
+            });
             shared.take_end();
             longest = (2 * longest).min(LONGEST_SLEEP);
             polls = POLLS;

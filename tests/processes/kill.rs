@@ -31,14 +31,9 @@ const CASES: &[Kill] = &[
     Kill { name: "killed_in_a_large_reduction", ranks: 3, victim: 1, program: killed_in_large },
     Kill { name: "killed_in_the_background", ranks: 4, victim: 2, program: killed_in_background },
     Kill { name: "killed_beside_a_helper", ranks: 4, victim: 2, program: killed_in_background },
+    Kill { name: "dies_beside_a_lane_thread", ranks: 4, victim: 2, program: killed_in_background },
     Kill {
-        name: "killed_beside_a_lane_thread",
-        ranks: 4,
-        victim: 2,
-        program: killed_in_background,
-    },
-    Kill {
-        name: "killed_while_a_lane_thread_reads",
+        name: "dies_while_a_lane_thread_reads",
         ranks: 2,
         victim: 1,
         program: killed_while_read,
@@ -391,7 +386,7 @@ pub(crate) fn cases() -> Vec<Case> {
 fn launch(case: &Kill) -> Result<(), String> {
     let helped: &[_] = match case.name {
         "killed_beside_a_helper" => &[("BOWLINE_PROGRESS", "thread")],
-        "killed_beside_a_lane_thread" | "killed_while_a_lane_thread_reads" => &[
+        "dies_beside_a_lane_thread" | "dies_while_a_lane_thread_reads" => &[
             ("BOWLINE_PROGRESS", "pef"),
             ("BOWLINE_TRANSPORTS", "self,tcp"),
             ("BOWLINE_RNDV_THRESHOLD", "8KiB"),

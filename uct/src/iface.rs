@@ -96,7 +96,7 @@ pub unsafe trait Iface:
         payload: &[u8],
     ) -> Result<(), PostError>;
 
-    /// Sends header and at most `max_len` bytes that `pack` writes into the transport's buffer,
+    /// Sends header and at most `max_len` bytes that `pack` writes into the transport's buffer, of which it is given so many,
     /// returning how many. Nothing is packed when the call fails. Returns the packed length.
     fn am_bcopy(
         &mut self,

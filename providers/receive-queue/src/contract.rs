@@ -146,7 +146,7 @@ unsafe impl Iface for QueueLane {
             return Err(PostError::TooLong);
         }
         self.core.admit_message(ep, max_len)?;
-        let space = self.core.staging.view();
+        let space = self.core.staging.view().slice(0, max_len).unwrap_or(View::empty());
         let len = pack(space).min(max_len);
         space.copy_out(&mut self.core.packing[..len]);
         let packed = std::mem::take(&mut self.core.packing);

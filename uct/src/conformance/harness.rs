@@ -284,7 +284,8 @@ impl Peer {
                 let mut packed = 0;
                 let mut pack = |space: View<'_>| {
                     packed += 1;
-                    assert!(space.len() >= payload.len(), "space for {} bytes only", space.len());
+                    // A packer may fill what it is given, and counts on all of that being sent.
+                    assert_eq!(space.len(), payload.len(), "space for what was asked for");
                     space.copy_in(payload)
                 };
                 let result = self.iface.am_bcopy(ep, id, header, payload.len(), &mut pack);

@@ -29,11 +29,11 @@
 
 pub mod checks;
 mod choice;
+pub mod cm;
 pub mod coll_table;
 pub mod costs;
 mod error;
 mod init;
-pub mod introduce;
 pub mod log;
 mod member;
 pub mod model_file;

@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use bowline::introduce::TcpIntroducer;
+use bowline::cm::TcpConnectionManager;
 use bowline::stack::{self, RankPlace};
 use bowline::ucp::{SpaceOptions, Worker};
 use bowline::wait::SystemWaiter;
@@ -34,6 +34,6 @@ pub(crate) fn alone_with(job: u64, settings: &[(&str, &str)]) -> Outcome<Worker>
         RankPlace { job: memory, local: 0, rank: 0, spread: true, shared: true, secret: SECRET };
     let worker = stack::worker(&place, &config, SystemWaiter::new(&config))?;
     worker.open_space(0, SpaceOptions::default())?;
-    worker.introduced_by(Box::new(TcpIntroducer::open(&config, SECRET)?));
+    worker.set_connection_manager(Box::new(TcpConnectionManager::open(&config, SECRET)?));
     Ok(worker)
 }

@@ -194,12 +194,12 @@ fn a_rejection_carries_a_reason() -> Outcome {
     drop(server);
     let nobody = dial(&client, at, b"");
     assert!(matches!(nobody, Err(DialError::Failed(_))), "{nobody:?}");
-    let unknown = stack_without_introducer()?;
-    assert!(matches!(unknown.listen(LOCALHOST), Err(DialError::NoIntroducer)));
+    let unknown = stack_without_connection_manager()?;
+    assert!(matches!(unknown.listen(LOCALHOST), Err(DialError::NoConnectionManager)));
     Ok(())
 }
 
-fn stack_without_introducer() -> Outcome<Worker> {
+fn stack_without_connection_manager() -> Outcome<Worker> {
     let config = Config::from_pairs([("BOWLINE_TRANSPORTS", "self")], stack::SETTINGS)?;
     let area_bytes = stack::area_bytes(&config);
     let job =

@@ -299,9 +299,9 @@ impl Inner {
 
     /// Closes the endpoints of transports to a peer, but for those that keys were opened through.
     pub(crate) fn leave_endpoints(&mut self, index: PeerIndex) {
-        let reach = self.engine.peers[index as usize].reach.take();
+        let whole_rkey = self.engine.peers[index as usize].whole_rkey.take();
         let (lane, ep) = self.engine.unbind_ep(index);
-        if let Some(rkey) = reach {
+        if let Some(rkey) = whole_rkey {
             self.lanes[lane].iface.rkey_release(rkey);
         }
         // One that nothing was sent to has none, but keys may have been opened.

@@ -1,50 +1,50 @@
-//! What a worker that listens and dials by socket address calls, and how it polls the introducer. What both sides
-//! exchange is in [`crate::introduce`].
+//! What a worker that listens and dials by socket address calls, and how it polls the connection manager. What both sides
+//! exchange is in [`crate::cm`].
 
 use core::net::SocketAddr;
 
 use bowline_base::doorbell::WakeSet;
 
-use crate::engine::Inner;
-use crate::introduce::{
-    Answer, ConnectionRequest, DialError, DialId, IncomingId, Introducer, Introduction,
+use crate::cm::{
+    Answer, ConnectionManager, ConnectionRequest, DialError, DialId, IncomingId, Introduction,
     Introductions, ListenerId,
 };
+use crate::engine::Inner;
 use crate::peer::Ep;
 use crate::worker::Worker;
 
 impl Inner {
-    /// Polls for requests and answers, where the worker has an introducer.
+    /// Polls for requests and answers, where the worker has a connection manager.
     #[inline]
     pub(crate) fn poll_introductions(&mut self) -> u32 {
-        match self.introductions.introducer {
+        match self.introductions.manager {
             Some(_) => self.introductions.poll(),
             None => 0,
         }
     }
 
-    pub(crate) fn has_introducer(&self) -> bool {
-        self.introductions.introducer.is_some()
+    pub(crate) fn has_connection_manager(&self) -> bool {
+        self.introductions.manager.is_some()
     }
 
     /// Before a sleep: whether there are events.
-    pub(crate) fn introducer_is_busy(&mut self) -> bool {
-        match &mut self.introductions.introducer {
-            Some(introducer) => introducer.arm() || self.introductions.poll() > 0,
+    pub(crate) fn connection_manager_is_busy(&mut self) -> bool {
+        match &mut self.introductions.manager {
+            Some(manager) => manager.arm() || self.introductions.poll() > 0,
             None => false,
         }
     }
 
-    pub(crate) fn disarm_introducer(&mut self) {
-        if let Some(introducer) = &mut self.introductions.introducer {
-            introducer.disarm();
+    pub(crate) fn disarm_connection_manager(&mut self) {
+        if let Some(manager) = &mut self.introductions.manager {
+            manager.disarm();
         }
     }
 
     /// Adds what requests ring to what is slept on. Whether that is possible.
-    pub(crate) fn add_introducer(&mut self, set: &mut WakeSet) -> bool {
-        let Some(introducer) = &mut self.introductions.introducer else { return true };
-        match introducer.add_to(set) {
+    pub(crate) fn add_connection_manager(&mut self, set: &mut WakeSet) -> bool {
+        let Some(manager) = &mut self.introductions.manager else { return true };
+        match manager.add_to(set) {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(error, "no descriptor for requests; sleeps are short");
@@ -55,10 +55,10 @@ impl Inner {
 
     fn introduce(&mut self, private: &[u8]) -> Result<(&mut Introductions, Vec<u8>), DialError> {
         let address = self.own_address.clone();
-        let Some(introducer) = &self.introductions.introducer else {
-            return Err(DialError::NoIntroducer);
+        let Some(manager) = &self.introductions.manager else {
+            return Err(DialError::NoConnectionManager);
         };
-        let limit = introducer.max_data().saturating_sub(Introduction::FIXED + address.len());
+        let limit = manager.max_data().saturating_sub(Introduction::FIXED + address.len());
         if private.len() > limit {
             return Err(DialError::TooLong { given: private.len(), limit });
         }
@@ -69,28 +69,28 @@ impl Inner {
 
 impl Worker {
     /// Gives the worker what it listens and dials with, in place of what it had.
-    pub fn introduced_by(&self, introducer: Box<dyn Introducer>) {
+    pub fn set_connection_manager(&self, manager: Box<dyn ConnectionManager>) {
         let inner = &mut *self.inner.borrow_mut();
-        inner.introductions = Introductions { introducer: Some(introducer), ..Default::default() };
+        inner.introductions = Introductions { manager: Some(manager), ..Default::default() };
         inner.descriptors = None;
     }
 
     /// Listens for requests at `at`; port 0 takes any that is free. Returns where.
     ///
     /// # Errors
-    /// When the worker has no introducer, or the address cannot be listened at.
+    /// When the worker has no connection manager, or the address cannot be listened at.
     pub fn listen(&self, at: SocketAddr) -> Result<(ListenerId, SocketAddr), DialError> {
         let inner = &mut *self.inner.borrow_mut();
-        let introducer = inner.introductions.introducer.as_mut().ok_or(DialError::NoIntroducer)?;
-        let listening = introducer.listen(at);
-        listening.map_err(|reason| DialError::Introducer { act: "listen", reason })
+        let manager = inner.introductions.manager.as_mut().ok_or(DialError::NoConnectionManager)?;
+        let listening = manager.listen(at);
+        listening.map_err(|reason| DialError::ConnectionManager { act: "listen", reason })
     }
 
     /// Stops listening. Requests that came in before stay.
     pub fn close_listener(&self, listener: ListenerId) {
         let inner = &mut *self.inner.borrow_mut();
-        if let Some(introducer) = &mut inner.introductions.introducer {
-            introducer.close_listener(listener);
+        if let Some(manager) = &mut inner.introductions.manager {
+            manager.close_listener(listener);
         }
     }
 
@@ -116,11 +116,11 @@ impl Worker {
         let ep = self.connect(&address);
         let inner = &mut *self.inner.borrow_mut();
         let (introductions, packed) = inner.introduce(private)?;
-        let introducer = introductions.introducer.as_mut().ok_or(DialError::NoIntroducer)?;
+        let manager = introductions.manager.as_mut().ok_or(DialError::NoConnectionManager)?;
         let data: &[u8] = if ep.is_ok() { &packed } else { &[] };
-        let said = introducer.answer(id, ep.is_ok(), data);
+        let said = manager.answer(id, ep.is_ok(), data);
         let ep = ep?;
-        said.map_err(|reason| DialError::Introducer { act: "answer a request", reason })?;
+        said.map_err(|reason| DialError::ConnectionManager { act: "answer a request", reason })?;
         Ok(ep)
     }
 
@@ -131,27 +131,28 @@ impl Worker {
     pub fn reject(&self, id: IncomingId, private: &[u8]) -> Result<(), DialError> {
         let inner = &mut *self.inner.borrow_mut();
         let introductions = &mut inner.introductions;
-        let introducer = introductions.introducer.as_mut().ok_or(DialError::NoIntroducer)?;
-        let limit = introducer.max_data();
+        let manager = introductions.manager.as_mut().ok_or(DialError::NoConnectionManager)?;
+        let limit = manager.max_data();
         if private.len() > limit {
             return Err(DialError::TooLong { given: private.len(), limit });
         }
         introductions.waiting.remove(&id).ok_or(DialError::NoSuch)?;
-        let said = introducer.answer(id, false, private);
-        said.map_err(|reason| DialError::Introducer { act: "answer a request", reason })
+        let said = manager.answer(id, false, private);
+        said.map_err(|reason| DialError::ConnectionManager { act: "answer a request", reason })
     }
 
     /// Asks the listener at `to` for a connection, with private data for its user.
     /// [`Worker::dial_outcome`] says what became of it.
     ///
     /// # Errors
-    /// When the worker has no introducer, or the private data are too long.
+    /// When the worker has no connection manager, or the private data are too long.
     pub fn connect_addr(&self, to: SocketAddr, private: &[u8]) -> Result<DialId, DialError> {
         let inner = &mut *self.inner.borrow_mut();
         let (introductions, packed) = inner.introduce(private)?;
-        let introducer = introductions.introducer.as_mut().ok_or(DialError::NoIntroducer)?;
-        let dialled = introducer.dial(to, &packed);
-        let id = dialled.map_err(|reason| DialError::Introducer { act: "connect", reason })?;
+        let manager = introductions.manager.as_mut().ok_or(DialError::NoConnectionManager)?;
+        let dialled = manager.dial(to, &packed);
+        let id =
+            dialled.map_err(|reason| DialError::ConnectionManager { act: "connect", reason })?;
         introductions.dials.insert(id, None);
         Ok(id)
     }

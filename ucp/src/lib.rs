@@ -35,6 +35,7 @@ mod book;
 mod buffer_pool;
 mod cancel;
 mod close;
+mod cm;
 mod completion;
 mod dial;
 mod emulate;
@@ -45,7 +46,6 @@ mod explain;
 mod flush;
 mod held;
 mod in_place;
-mod introduce;
 mod keepalive;
 mod lanes;
 mod loan;
@@ -86,16 +86,16 @@ pub use book::{AddressBook, AddressTable};
 /// What transports cost, for [`Worker::with_costs`].
 pub use bowline_model::transport as cost;
 pub use bowline_uct::PeerFailure;
+pub use cm::{
+    Answer, ConnectionManager, ConnectionManagerEvent, ConnectionRequest, DialError, DialId,
+    IncomingId, Introduction, ListenerId,
+};
 pub use completion::Handle;
 pub use endpoint::{EpInfo, EpOptions, EpState, ErrorMode};
 pub use engine::{BackgroundWork, RemoteWorker};
 pub use error::{ConnectError, OpError, SpaceError, WorkerError};
 pub use explain::{LaneChoices, LaneReport, Used};
 pub use flush::Fence;
-pub use introduce::{
-    Answer, ConnectionRequest, DialError, DialId, IncomingId, Introducer, IntroducerEvent,
-    Introduction, ListenerId,
-};
 pub use matching::{EngineKind, Envelope, MatchSpec};
 pub use peer::{CloseMode, Ep};
 pub use query::{OperationKind, RequestInfo};

@@ -204,13 +204,13 @@ pub(crate) struct Peer {
     pub(crate) streams: bool,
     /// Active messages wait for credit: its stream has them in `parked_ams`.
     pub(crate) ams_parked: bool,
-    pub(crate) reach_refused: bool,
+    pub(crate) direct_read_denied: bool,
     /// The peer could not write a message here.
     pub(crate) put_refused: bool,
-    /// Something was read by `reach`.
-    pub(crate) reach_proven: bool,
+    /// Something was read by `whole_rkey`.
+    pub(crate) direct_read_verified: bool,
     /// Opens the peer's whole memory to reads, where the lane can.
-    pub(crate) reach: Option<RkeyId>,
+    pub(crate) whole_rkey: Option<RkeyId>,
     /// Longest payload that may ever go by the short path: what its lane takes in one call, and counts as
     /// part of the envelope.
     pub(crate) longest_short: i32,
@@ -248,12 +248,12 @@ impl Peer {
             pending: VecDeque::new(),
             assemblies: Vec::new(),
             next_message: 1,
-            reach: None,
-            reach_refused: false,
+            whole_rkey: None,
+            direct_read_denied: false,
             put_refused: false,
             offers: None,
             selection: None,
-            reach_proven: false,
+            direct_read_verified: false,
             end: None,
             address,
             name: Ep::new(NO_PEER, 1),

@@ -175,7 +175,7 @@ impl Inner {
             }
             busy |= signal.take();
         }
-        busy |= inner.introducer_is_busy();
+        busy |= inner.connection_manager_is_busy();
         // A report of a death rings the memory's doorbell, which need not be among what is
         // slept on here.
         let soonest = |deadline: Option<Duration>, other: Duration| {
@@ -238,7 +238,7 @@ impl Inner {
         if let Some(signal) = self.signal_beside_lanes() {
             signal.doorbell().disarm();
         }
-        self.disarm_introducer();
+        self.disarm_connection_manager();
     }
 
     /// Whether a lane is polled whose peers do not ring the memory's doorbell.
@@ -275,7 +275,7 @@ impl Inner {
         let count = self.lanes.iter_mut().filter(polled).count();
         let by_thread = self.engine.async_state.has_thread();
         let alone = (by_thread || !self.wakeup.wants_descriptors())
-            && !self.has_introducer()
+            && !self.has_connection_manager()
             && count <= 1
             && self.lanes.iter_mut().filter(polled).all(rings);
         let mut all = WakeSet::default();
@@ -297,7 +297,7 @@ impl Inner {
         }
         if !alone {
             self.add_signal(&mut all);
-            if !self.add_introducer(&mut all) {
+            if !self.add_connection_manager(&mut all) {
                 all.clear();
             }
         }

@@ -18,9 +18,9 @@ use bowline_uct::{Caps, Iface};
 
 use crate::address::{FEATURES, LaneAddress, WorkerAddress};
 use crate::book::Book;
+use crate::cm::Introductions;
 use crate::engine::{Engine, Inner};
 use crate::error::{ConnectError, OpError, SpaceError, WorkerError};
-use crate::introduce::Introductions;
 use crate::lanes::{BUDGET, Lane};
 use crate::matching::{self, EngineKind, MatchEngine as _};
 use crate::measured;

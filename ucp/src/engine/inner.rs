@@ -8,7 +8,7 @@ use bowline_uct::EpId;
 
 use super::{BackgroundWork, Engine};
 use crate::book::Book;
-use crate::introduce::Introductions;
+use crate::cm::Introductions;
 use crate::lanes::Lane;
 use crate::peer::KeyUse;
 use crate::state::counters::AtEnd;

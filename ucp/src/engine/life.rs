@@ -164,13 +164,13 @@ impl Offer<'_> {
             }
             return fetch.rkey;
         }
-        if peer.reach_refused {
+        if peer.direct_read_denied {
             return None;
         }
-        if peer.reach.is_none() {
-            peer.reach = iface.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
+        if peer.whole_rkey.is_none() {
+            peer.whole_rkey = iface.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
         }
-        peer.reach
+        peer.whole_rkey
     }
 }
 

@@ -150,7 +150,7 @@ impl Life for Coop {
 
     fn can(&self, offer: &mut Offer<'_>) -> bool {
         let Offer { lane, peer, fetch, .. } = offer;
-        let known = peer.reach_proven && peer.address.features & COOPERATES != 0;
+        let known = peer.direct_read_verified && peer.address.features & COOPERATES != 0;
         known && is_long(lane, fetch.wanted) && offer.is_whole() && offer.can_read()
     }
 
@@ -455,7 +455,7 @@ impl Inner {
         let address = fetch.rts.address.checked_add(offset);
         let (index, own) = (fetch.peer as usize, fetch.rkey);
         let peer = &self.engine.peers[index];
-        let read = match (address, own.or(peer.reach), to) {
+        let read = match (address, own.or(peer.whole_rkey), to) {
             (Some(address), Some(rkey), Some(to)) => {
                 let from = RemoteSlice { address, rkey };
                 let lane = &mut self.lanes[peer.lane as usize].iface;

@@ -83,7 +83,7 @@ impl Life for Get {
                 fetch.done += arrived;
                 // Read without a key of the message's own: the peer's memory is open.
                 let proven = fetch.rkey.is_none() && fetch.rts.rkey.is_none();
-                engine.peers[fetch.peer as usize].reach_proven |= proven;
+                engine.peers[fetch.peer as usize].direct_read_verified |= proven;
             }
             Err(_) => fetch.refuse_reads(),
         }
@@ -127,7 +127,7 @@ impl Inner {
         let works_alone = lane.attr().caps.intersects(Caps::EXPOSE | Caps::CARRIES);
         let length = (fetch.wanted - fetch.done).min(if works_alone { limit } else { SEGMENT });
         let own = fetch.rkey;
-        let rkey = if fetch.rts.rkey.is_none() { peer.reach } else { own };
+        let rkey = if fetch.rts.rkey.is_none() { peer.whole_rkey } else { own };
         let mut runs = [LocalSlice::EMPTY; RUNS];
         let to = &mut runs[..lane.attr().limits.get.max_iov.clamp(1, RUNS)];
         let (count, length) = loan::runs_of_recv(buffer, fetch.done as usize, length as usize, to);
@@ -150,7 +150,7 @@ impl Inner {
                 fetch.done += length;
                 let complete = fetch.done >= fetch.wanted;
                 if own.is_none() {
-                    peer.reach_proven = true;
+                    peer.direct_read_verified = true;
                 }
                 if complete {
                     self.fetched(key);
@@ -167,7 +167,7 @@ impl Inner {
             Err(PostError::PeerFailed) => self.engine.fail_peer(index, PeerFailure::Died),
             // The kernel refuses, or the transport cannot: the message comes by another protocol.
             Err(_) => {
-                peer.reach_refused = true;
+                peer.direct_read_denied = true;
                 fetch.refuse_reads();
                 self.engine.actions.push(Action::Run(key));
             }
@@ -188,7 +188,7 @@ impl Inner {
         let length = (fetch.wanted - fetch.done).min(limit);
         let to = loan::of_recv(buffer, fetch.done as usize, length as usize);
         let address = fetch.rts.address.checked_add(fetch.done);
-        let rkey = if fetch.rts.rkey.is_none() { peer.reach } else { fetch.rkey };
+        let rkey = if fetch.rts.rkey.is_none() { peer.whole_rkey } else { fetch.rkey };
         let (Some(address), Some(rkey), Some(to)) = (address, rkey, to) else { return false };
         let from = RemoteSlice { address, rkey };
         let posted = match self.engine.async_state.prepared_for(key, peer.lane) {

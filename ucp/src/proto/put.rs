@@ -268,10 +268,10 @@ impl Inner {
         }
         let lane = &mut *self.lanes[peer.lane as usize].iface;
         let rkey = if put.target.rkey.is_none() {
-            if peer.reach.is_none() {
-                peer.reach = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
+            if peer.whole_rkey.is_none() {
+                peer.whole_rkey = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
             }
-            peer.reach
+            peer.whole_rkey
         } else {
             if put.rkey.is_none() && !put.refused {
                 put.rkey = lane.rkey_unpack(peer.ep, put.target.rkey.bytes()).ok();

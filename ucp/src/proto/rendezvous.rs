@@ -135,7 +135,7 @@ impl Inner {
         // which an ordinary call has read from. What else there is to open is for such a call.
         let by_reach = fetch.rkey.is_none() && fetch.rts.rkey.is_none();
         let can = if by_reach {
-            peer.reach.is_some() && peer.reach_proven
+            peer.whole_rkey.is_some() && peer.direct_read_verified
         } else {
             self.engine.async_state.prepared_for(key, at).is_some()
                 && self.open_signal_safe(key, index)

@@ -76,15 +76,15 @@ impl Inner {
         };
         let peer = &mut self.engine.peers[index as usize];
         let lane = &mut self.lanes[peer.lane as usize].iface;
-        if peer.reach.is_none() && !peer.reach_refused {
-            peer.reach = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
+        if peer.whole_rkey.is_none() && !peer.direct_read_denied {
+            peer.whole_rkey = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
         }
         if help.cursor.is_none() {
             let opened = lane.rkey_unpack(peer.ep, help.coop_request.rkey.bytes()).ok();
             let address = help.coop_request.cursor;
             help.cursor = opened.map(|rkey| RemoteSlice { address, rkey });
         }
-        let (Some(rkey), Some(cursor)) = (peer.reach, help.cursor) else { return false };
+        let (Some(rkey), Some(cursor)) = (peer.whole_rkey, help.cursor) else { return false };
         let (coop_request, pieces) = (&help.coop_request, help.coop_request.pieces());
         let view = lane.rkey_ptr(cursor.rkey, cursor.address, Cursor::BYTES);
         let claimed = view.and_then(|view: View<'_>| {

@@ -10,10 +10,10 @@
 //! ```
 //! The two exchange the addresses of their workers, and no more: what they send each other then goes
 //! over the best lane, shared memory where they are on one host. The exchange itself is an
-//! [`Introducer`]'s, which the worker is given and polls now and then: ucp has no socket.
+//! [`ConnectionManager`]'s, which the worker is given and polls now and then: ucp has no socket.
 //!
 //! What comes from an unauthenticated client is bounded and checked: [`Introduction`] by itself, the number of
-//! such clients and their time by the introducer.
+//! such clients and their time by the connection manager.
 //!
 //! An endpoint made so is one like any other: `close` notifies the other side.
 
@@ -30,21 +30,21 @@ use crate::error::ConnectError;
 const MAGIC: u32 = u32::from_le_bytes(*b"BWLI");
 const VERSION: u16 = 1;
 
-/// A listener, as the introducer numbers it.
+/// A listener, as the connection manager numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListenerId(pub u32);
 
-/// A request to a listener, as the introducer numbers it; never used again.
+/// A request to a listener, as the connection manager numbers it; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IncomingId(pub u64);
 
-/// A request of ours, as the introducer numbers it; never used again.
+/// A request of ours, as the connection manager numbers it; never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DialId(pub u64);
 
-/// What an introducer reports.
+/// What a connection manager reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum IntroducerEvent {
+pub enum ConnectionManagerEvent {
     /// Somebody asks.
     Request {
         /// Names it in the answer.
@@ -77,7 +77,7 @@ pub enum Answer {
 }
 
 /// Who carries requests between hosts. It has to bound what unauthenticated clients cost, in number, bytes and time.
-pub trait Introducer: Send {
+pub trait ConnectionManager: Send {
     /// Most bytes that a request and an answer carry.
     fn max_data(&self) -> usize;
     /// Listens at `at`; port 0 takes any. Returns where.
@@ -89,7 +89,7 @@ pub trait Introducer: Send {
     /// Answers a request. An error says that the client has given up.
     fn answer(&mut self, id: IncomingId, accept: bool, data: &[u8]) -> Result<(), String>;
     /// Makes progress: at most `budget` events are handed to `report`.
-    fn progress(&mut self, budget: u32, report: &mut dyn FnMut(IntroducerEvent));
+    fn progress(&mut self, budget: u32, report: &mut dyn FnMut(ConnectionManagerEvent));
     /// Adds what becomes readable when there may be events.
     fn add_to(&mut self, set: &mut WakeSet) -> Result<(), String>;
     /// Prepares for sleep; whether there are events already.
@@ -102,9 +102,11 @@ pub trait Introducer: Send {
 #[derive(Error)]
 #[non_exhaustive]
 pub enum DialError {
-    /// The worker has no introducer.
-    #[error("this worker was given nothing to listen or dial with; give it an introducer first")]
-    NoIntroducer,
+    /// The worker has no connection manager.
+    #[error(
+        "this worker was given nothing to listen or dial with; give it a connection manager first"
+    )]
+    NoConnectionManager,
     /// Too much private data.
     #[error("{given} bytes of private data exceed the {limit} that a request may carry")]
     TooLong {
@@ -113,9 +115,9 @@ pub enum DialError {
         /// What fits beside the worker's address.
         limit: usize,
     },
-    /// The introducer's reason.
+    /// The connection manager's reason.
     #[error("cannot {act}: {reason}")]
-    Introducer {
+    ConnectionManager {
         /// What was tried.
         act: &'static str,
         /// Why not.
@@ -196,7 +198,7 @@ impl Introduction {
 /// What a worker knows of requests.
 #[derive(Default)]
 pub(crate) struct Introductions {
-    pub(crate) introducer: Option<Box<dyn Introducer>>,
+    pub(crate) manager: Option<Box<dyn ConnectionManager>>,
     /// Requests that nobody has asked for yet.
     pub(crate) incoming: std::collections::VecDeque<ConnectionRequest>,
     /// Addresses of clients that wait for their answer.
@@ -221,17 +223,17 @@ impl Introductions {
     /// Most requests that wait for the user to ask for them; others are rejected.
     const WAITING: usize = 4096;
 
-    /// Polls the introducer; returns how many events there were.
+    /// Polls the connection manager; returns how many events there were.
     pub(crate) fn poll(&mut self) -> u32 {
-        let Self { introducer: Some(introducer), incoming, waiting, dials } = self else {
+        let Self { manager: Some(manager), incoming, waiting, dials } = self else {
             return 0;
         };
         let mut refused = Vec::new();
         let mut count = 0;
-        introducer.progress(Self::BUDGET, &mut |event| {
+        manager.progress(Self::BUDGET, &mut |event| {
             count += 1;
             match event {
-                IntroducerEvent::Request { id, listener, from, data } => match Introduction::parse(&data) {
+                ConnectionManagerEvent::Request { id, listener, from, data } => match Introduction::parse(&data) {
                     Some(_) if incoming.len() >= Self::WAITING => refused.push(id),
                     Some(Introduction { address, private }) => {
                         waiting.insert(id, address);
@@ -242,14 +244,14 @@ impl Introductions {
                         refused.push(id);
                     }
                 },
-                IntroducerEvent::Outcome { id, answer } => {
+                ConnectionManagerEvent::Outcome { id, answer } => {
                     dials.insert(id, Some(answer));
                 }
             }
         });
         for id in refused {
             // It may have given up by itself.
-            let _ = introducer.answer(id, false, &[]);
+            let _ = manager.answer(id, false, &[]);
         }
         count
     }

@@ -1,4 +1,4 @@
-//! Requests by socket address, over TCP: the [`Introducer`] that a worker of this machine is given.
+//! Requests by socket address, over TCP: the [`ConnectionManager`] that a worker of this machine is given.
 //!
 //! It is an interface of the TCP provider that carries nothing but requests and their answers: each
 //! request is a connection of its own, proved with the secret that both sides must know, and closed
@@ -15,14 +15,16 @@ use std::time::{Duration, Instant};
 use bowline_base::config::Config;
 use bowline_base::doorbell::WakeSet;
 use bowline_tcp::{ConnectId, MAX_PRIVATE, TcpConnectError, TcpIface, TcpOptions, TcpRequestId};
-use bowline_ucp::{Answer, DialId, IncomingId, Introducer, IntroducerEvent, ListenerId};
+use bowline_ucp::{
+    Answer, ConnectionManager, ConnectionManagerEvent, DialId, IncomingId, ListenerId,
+};
 use bowline_uct::{
     Armed, Arrival, EpId, Iface as _, PeerFailure, Sink, Source, Token, Verdict, Wakeup as _,
 };
 
 /// See the module's text.
 #[derive(Debug)]
-pub struct TcpIntroducer {
+pub struct TcpConnectionManager {
     iface: TcpIface,
     /// Requests that wait for their answer.
     incoming: HashMap<IncomingId, TcpRequestId>,
@@ -49,7 +51,7 @@ impl Sink for Ends {
     }
 }
 
-impl TcpIntroducer {
+impl TcpConnectionManager {
     /// Opens it with the settings of the TCP transport and a secret that clients and servers share.
     ///
     /// # Errors
@@ -88,7 +90,7 @@ const fn in_words(how: PeerFailure) -> &'static str {
     }
 }
 
-impl Introducer for TcpIntroducer {
+impl ConnectionManager for TcpConnectionManager {
     fn max_data(&self) -> usize {
         MAX_PRIVATE
     }
@@ -122,7 +124,7 @@ impl Introducer for TcpIntroducer {
         answered.map_err(|error| error.to_string())
     }
 
-    fn progress(&mut self, budget: u32, report: &mut dyn FnMut(IntroducerEvent)) {
+    fn progress(&mut self, budget: u32, report: &mut dyn FnMut(ConnectionManagerEvent)) {
         let mut ends = Ends::default();
         self.iface.progress(&mut ends, budget);
         for ep in ends.0 {
@@ -140,7 +142,7 @@ impl Introducer for TcpIntroducer {
             let id = IncomingId(self.number());
             self.incoming.insert(id, request.id);
             let listener = ListenerId(request.listener.0);
-            report(IntroducerEvent::Request {
+            report(ConnectionManagerEvent::Request {
                 id,
                 listener,
                 from: request.from,
@@ -159,7 +161,7 @@ impl Introducer for TcpIntroducer {
                 Err(TcpConnectError::Failed(how)) => Answer::Failed(in_words(how).to_owned()),
                 Err(error) => Answer::Failed(error.to_string()),
             };
-            report(IntroducerEvent::Outcome { id, answer });
+            report(ConnectionManagerEvent::Outcome { id, answer });
             false
         });
     }
@@ -186,13 +188,13 @@ mod tests {
     fn answer(to: SocketAddr) -> Answer {
         let nothing: [(&str, &str); 0] = [];
         let config = Config::from_pairs(nothing, &[bowline_tcp::SETTINGS]).expect("no bad value");
-        let mut introducer = TcpIntroducer::open(&config, [1; 32]).expect("there is a network");
-        introducer.dial(to, b"hello").expect("it begins");
+        let mut manager = TcpConnectionManager::open(&config, [1; 32]).expect("there is a network");
+        manager.dial(to, b"hello").expect("it begins");
         let mut answers = Vec::new();
         while answers.is_empty() {
-            introducer.progress(8, &mut |event| match event {
-                IntroducerEvent::Outcome { answer, .. } => answers.push(answer),
-                IntroducerEvent::Request { .. } => {}
+            manager.progress(8, &mut |event| match event {
+                ConnectionManagerEvent::Outcome { answer, .. } => answers.push(answer),
+                ConnectionManagerEvent::Request { .. } => {}
             });
             std::thread::yield_now();
         }

@@ -66,8 +66,8 @@ impl Inner {
                 }
             }
             Body::Stream(_) => inner.engine.cancel_stream_receive(id.0),
-            Body::Announced(announced) => {
-                let life = inner.engine.protocols.life(announced.protocol);
+            Body::Expecting(expecting) => {
+                let life = inner.engine.protocols.life(expecting.protocol());
                 life.cancel(&mut inner.engine, id.0);
                 inner.act();
             }

@@ -40,7 +40,7 @@ fn handle(body: Body) -> Option<Handle> {
             let OneSided { send, receive, .. } = *one;
             send.map(Handle::Send).or_else(|| receive.map(Handle::Receive))
         }
-        Body::Announced(_) | Body::Free => None,
+        Body::Expecting(_) | Body::Free => None,
     }
 }
 

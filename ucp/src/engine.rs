@@ -88,6 +88,8 @@ pub(crate) struct Engine {
     pub(crate) envelope_bytes: u64,
     /// A limit on what came unasked is exceeded, and an action that deals with it is noted.
     pub(crate) overrun: bool,
+    /// A protocol watches the receives of some spaces: what meets one of them is its to hear.
+    pub(crate) watches_receives: bool,
     pub(crate) job: u64,
     /// Ranks of the own job that have failed, and how.
     pub(crate) dead: Vec<Lost>,
@@ -105,6 +107,7 @@ impl Engine {
         actions: usize,
         protocols: Protocols,
     ) -> Self {
+        let watches_receives = protocols.watch_receives(&options, false);
         Self {
             peers: Vec::new(),
             by_uid: HashMap::new(),
@@ -133,6 +136,7 @@ impl Engine {
             budget: options.budget,
             envelope_bytes: 0,
             overrun: false,
+            watches_receives,
             job,
             dead: Vec::new(),
             async_state: AsyncState::NONE,
@@ -233,8 +237,8 @@ impl Engine {
                 }
                 self.async_state.keep(fetch);
             }
-            Body::Announced(announced) => {
-                return self.protocols.life(announced.protocol).finish(self, key, status);
+            Body::Expecting(expecting) => {
+                return self.protocols.life(expecting.protocol()).finish(self, key, status);
             }
             Body::Receive(_) | Body::OneSided(_) | Body::Stream(_) | Body::Free => {}
         }

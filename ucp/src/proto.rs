@@ -6,6 +6,7 @@
 //! what it wants of these: ids in `wire`, a counter and its row in `explain`, a value of `RndvScheme`. The prices of eager
 //! messages and of one-sided operations, which others post, are in `crate::protocol`.
 
+mod announced;
 pub(crate) mod any;
 pub(crate) mod coop;
 pub(crate) mod fragments;

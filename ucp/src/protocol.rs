@@ -10,12 +10,12 @@ pub(crate) mod table;
 use std::any::Any;
 use std::fmt;
 
-use bowline_base::buffer::SendBuf;
+use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_model::cheapest::Line;
 use bowline_uct::{Iface, MemHandle, PeerFailure, PostError, RkeyId};
 
 use crate::error::OpError;
-use crate::peer::Peer;
+use crate::peer::{Peer, PeerIndex};
 use crate::status::WaitsFor;
 
 pub(crate) use table::Choices;
@@ -149,6 +149,38 @@ pub(crate) trait Sending: fmt::Debug + Send + Any {
 
     /// Bytes moved, and what it waits for.
     fn describe(&self) -> (u64, WaitsFor);
+}
+
+/// A protocol's part of a receive that a peer knows of before a message has met it. Who matches, cancels or fails such a
+/// receive asks the life of its protocol.
+pub(crate) trait Expecting: fmt::Debug + Send + Any {
+    fn protocol(&self) -> &'static Protocol;
+
+    fn peer(&self) -> PeerIndex;
+
+    fn buffer(&self) -> &RecvBuf;
+
+    fn buffer_mut(&mut self) -> &mut RecvBuf;
+
+    /// What it waits for, where its peer has this rank in the job.
+    fn describe(&self, rank: u32) -> String;
+
+    /// The worker ends: whether the peer, which has failed as `how` says or lives, may write to the buffer after that.
+    fn is_written_after_end(&self, _how: Option<PeerFailure>) -> bool {
+        false
+    }
+}
+
+impl dyn Expecting {
+    /// The state of one protocol.
+    pub(crate) fn state<T: Expecting>(&self) -> Option<&T> {
+        (self as &dyn Any).downcast_ref()
+    }
+
+    /// The same, to change it.
+    pub(crate) fn state_mut<T: Expecting>(&mut self) -> Option<&mut T> {
+        (self as &mut dyn Any).downcast_mut()
+    }
 }
 
 impl dyn Receiving {

@@ -157,9 +157,9 @@ impl Engine {
                 let waits = if one.rest > 0 { WaitsFor::Resource } else { WaitsFor::Transport };
                 (OperationKind::OneSided, one.emulated.and_then(rank), length as u64, moved, waits)
             }
-            Body::Announced(announced) => {
-                let capacity = announced.receive.buffer.len() as u64;
-                (OperationKind::Receive, rank(announced.peer), capacity, 0, WaitsFor::Arrival)
+            Body::Expecting(expecting) => {
+                let (rank, capacity) = (rank(expecting.peer()), expecting.buffer().len() as u64);
+                (OperationKind::Receive, rank, capacity, 0, WaitsFor::Arrival)
             }
             Body::Free => return None,
         };

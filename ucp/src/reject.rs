@@ -98,7 +98,7 @@ impl Engine {
                 // Of a flush it is not known to whom its parts go.
                 one.in_flight > 0 && to.is_none_or(|to| endpoints.contains(&to))
             }
-            Body::Announced(_) | Body::Stream(_) | Body::Free => false,
+            Body::Expecting(_) | Body::Stream(_) | Body::Free => false,
         })
     }
 }

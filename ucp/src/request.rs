@@ -24,7 +24,7 @@ use bowline_uct::{
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::peer::{NO_PEER, PeerIndex, writes_no_more};
-use crate::protocol::{Protocol, Receiving, Sending};
+use crate::protocol::{Expecting, Protocol, Receiving, Sending};
 use crate::select::{Marks, Measure, MessageKind};
 use crate::status::{MessageInfo, OpStatus};
 use crate::wire::Rts;
@@ -322,48 +322,6 @@ impl OpenBuffer {
     }
 }
 
-/// Where an announced receive stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnnouncedStage {
-    /// Posted.
-    Posted,
-    /// Posted, and its user wants it back.
-    Withdrawing,
-    /// It has ended for its user's sake and waits for its peer (rule 4).
-    Ended(OpStatus),
-    /// Another message has met it, this one, and it waits for its peer: rule 3 of [`crate::proto::any`].
-    Met(Key),
-}
-
-impl AnnouncedStage {
-    /// Whether it is in its matching engine.
-    pub(crate) const fn is_posted(self) -> bool {
-        matches!(self, Self::Posted | Self::Withdrawing)
-    }
-}
-
-/// What a receive holds that was announced and not met yet.
-#[derive(Debug)]
-pub(crate) struct Announced {
-    pub(crate) receive: Receive,
-    pub(crate) peer: PeerIndex,
-    pub(crate) protocol: &'static Protocol,
-    pub(crate) open_buffer: OpenBuffer,
-    pub(crate) stage: AnnouncedStage,
-}
-
-impl Announced {
-    /// Whether it is known to this peer, by this protocol.
-    pub(crate) fn is_with(&self, peer: PeerIndex, protocol: &Protocol) -> bool {
-        self.peer == peer && self.protocol == protocol
-    }
-
-    /// The worker ends: whether the peer may write to the buffer after that.
-    pub(crate) fn is_written_after_end(&self, how: Option<PeerFailure>) -> bool {
-        self.open_buffer.is_open_after(how)
-    }
-}
-
 /// What a request holds, by kind. Only the receive, which every message needs, lies in the
 /// request itself.
 #[derive(Debug, Default)]
@@ -373,7 +331,7 @@ pub(crate) enum Body {
     Free,
     Receive(Receive),
     /// A receive that a sender knows of before it has matched a message.
-    Announced(Box<Announced>),
+    Expecting(Box<dyn Expecting>),
     Send(Box<Send>),
     Stream(StreamReceive),
     OneSided(Box<OneSided>),
@@ -526,7 +484,7 @@ impl Request {
                 SendPhase::Moving(sender) => Some(sender.protocol()),
                 _ => None,
             },
-            Body::Announced(announced) => Some(announced.protocol),
+            Body::Expecting(expecting) => Some(expecting.protocol()),
             _ => None,
         }
     }

@@ -218,6 +218,7 @@ impl Inner {
             budget: _,
             envelope_bytes: _,
             overrun: _,
+            watches_receives: _,
             job: _,
             places: _,
         } = engine;
@@ -229,7 +230,7 @@ impl Inner {
             match &request.body {
                 Body::Send(send) => named.note(send.peer),
                 Body::Receive(Receive { fetch, .. }) => named.all(fetch.as_ref().map(|f| f.peer)),
-                Body::Announced(announced) => named.note(announced.peer),
+                Body::Expecting(expecting) => named.note(expecting.peer()),
                 Body::Stream(receive) => named.note(receive.peer),
                 Body::OneSided(one) => {
                     let OneSided { emulated, .. } = &**one;

@@ -171,17 +171,6 @@ impl Options {
             select: config.get(SELECT),
         }
     }
-
-    /// Whether receives of a space, a collective one or not, are checked before they are posted.
-    pub(crate) fn checks_receives(&self, collective: bool) -> bool {
-        let flags = self.any_source == AnySource::Flags && !collective;
-        self.rndv_scheme == RndvScheme::Rtr || flags
-    }
-
-    /// Whether receives may be known to senders before their messages.
-    pub(crate) fn announces(&self) -> bool {
-        self.rndv_scheme == RndvScheme::Rtr || self.any_source == AnySource::Flags
-    }
 }
 
 /// The conditions of choices: the thresholds that the user has set.

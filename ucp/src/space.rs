@@ -74,7 +74,7 @@ pub(crate) struct Space {
     /// How many of `dead` the user has acknowledged: receives from any source work again.
     pub(crate) acknowledged: u32,
     pub(crate) open: bool,
-    /// Receives are checked before they are posted: members are dead, or receives are announced.
+    /// Receives are checked before they are posted: members are dead, or protocols watch them.
     pub(crate) checks_receives: bool,
 }
 

@@ -73,7 +73,7 @@ impl Inner {
         };
         let waiting = space.engine.take_unexpected(&want);
         if waiting.is_none() && space.checks_receives {
-            return Ok((self.recv_checked(spec, buffer)?.0, false));
+            return Ok((self.recv_checked(spec, buffer)?, false));
         }
         let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
         match waiting {
@@ -85,6 +85,38 @@ impl Inner {
                 engine.hand_over(key, Key::from_wire(message));
                 self.act();
                 Ok((key, true))
+            }
+        }
+    }
+
+    /// Posts a receive in a space that checks its receives: members have died, or protocols watch them. No waiting message
+    /// fits it.
+    #[cold]
+    fn recv_checked(&mut self, spec: MatchSpec, buffer: RecvBuf) -> Result<Key, OpError> {
+        let engine = &mut self.engine;
+        let want = spec.want();
+        let Some(space) = engine.spaces.get_mut(spec.space) else {
+            return Err(OpError::BadSpace(spec.space));
+        };
+        if let Some(lost) = space.failed_member_for(spec.source) {
+            return Err(lost.error());
+        }
+        let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
+        *item = space.engine.post(want, key.to_wire());
+        if engine.watches_receives {
+            for at in 0..self.engine.protocols.lives.len() {
+                self.engine.protocols.lives[at].on_receive(self, key, spec.space, &want);
+            }
+        }
+        Ok(key)
+    }
+
+    /// A probe has found no message.
+    #[cold]
+    fn found_none(&mut self, spec: &MatchSpec) {
+        if self.engine.watches_receives {
+            for at in 0..self.engine.protocols.lives.len() {
+                self.engine.protocols.lives[at].on_probe(self, spec);
             }
         }
     }
@@ -187,7 +219,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let space = inner.engine.spaces.get_mut(spec.space)?;
         let Some(key) = space.engine.find_unexpected(&spec.want()) else {
-            inner.probe_flags(spec);
+            inner.found_none(spec);
             return None;
         };
         let message = inner.engine.unexpected.get(Key::from_wire(key))?;
@@ -200,7 +232,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let space = inner.engine.spaces.get_mut(spec.space)?;
         let Some(key) = space.engine.take_unexpected(&spec.want()) else {
-            inner.probe_flags(spec);
+            inner.found_none(spec);
             return None;
         };
         let key = Key::from_wire(key);

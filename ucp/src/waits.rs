@@ -89,9 +89,9 @@ fn list(engine: &mut Engine) -> (Vec<String>, bool) {
                 all.push("a flush, or the close of an endpoint".to_owned());
             }
             Body::OneSided(_) => all.push("a one-sided operation".to_owned()),
-            Body::Announced(announced) => {
-                let rank = engine.peers[announced.peer as usize].address.rank;
-                all.push(format!("whether rank {rank} of the job writes to an announced receive"));
+            Body::Expecting(expecting) => {
+                let rank = engine.peers[expecting.peer() as usize].address.rank;
+                all.push(expecting.describe(rank));
             }
             Body::Free => {}
         }

@@ -233,7 +233,8 @@ impl Worker {
             }
         }
         space.engine = fresh;
-        space.checks_receives = engine.options.checks_receives(options.collective);
+        space.checks_receives =
+            engine.protocols.watch_receives(&engine.options, options.collective);
         space.options = options;
         engine.inherit_deaths(id);
         Ok(())

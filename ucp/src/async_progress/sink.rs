@@ -85,8 +85,8 @@ impl Engine {
 
     /// The posted receive for an envelope, where finding it changes nothing but that.
     fn posted_signal_safe(&mut self, envelope: &Envelope) -> Option<Key> {
-        if self.options.announces() {
-            // It may be announced or lent, and what follows from that needs memory.
+        if self.watches_receives {
+            // What a protocol does that hears of the match may need memory.
             return None;
         }
         let Envelope { space, source, tag } = *envelope;

@@ -9,12 +9,10 @@ use super::Engine;
 use crate::action::Action;
 use crate::address::WorkerAddress;
 use crate::error::OpError;
-use crate::matching::Envelope;
-use crate::matching::MatchEngine as _;
+use crate::matching::{Envelope, ItemId, MatchEngine as _};
 use crate::peer::{NO_PEER, Peer, PeerIndex};
 use crate::request::{Body, Fetch, Request, Send, SendPhase, send_of};
 use crate::select::{Measure, MessageKind};
-use crate::settings::AnySource;
 use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::{self, Rts};
@@ -89,7 +87,7 @@ impl Engine {
             return;
         };
         let Body::Receive(receive) = &mut request.body else {
-            return self.deliver_announced(key, header, payload);
+            return self.deliver_expected(key, header, payload);
         };
         // It is a success from its begin.
         if !receive.buffer.copy_whole(payload) {
@@ -111,18 +109,46 @@ impl Engine {
         }
     }
 
-    /// The same for a receive that was announced, which its sender did not use.
+    /// The same for a receive that a peer knows of, which did not bring the message by its protocol.
     #[cold]
-    fn deliver_announced(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
-        if self.options.any_source == AnySource::Flags && self.has_met_lent(key) {
-            self.counters.matched -= 1;
-            // The credit of its payload was given back when it was met.
-            return self.keep(NO_PEER, &wire::envelope(header), payload, 0);
+    fn deliver_expected(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
+        let body = self.requests.get(key).map(|request| &request.body);
+        if !matches!(body, Some(Body::Expecting(_))) {
+            return;
         }
-        if matches!(self.requests.get(key), Some(Request { body: Body::Announced(_), .. })) {
-            self.met(key);
-            self.counters.matched -= 1;
+        self.counters.matched -= 1;
+        if !self.note_match(key) {
+            // The credit of its payload was given back when it was met.
+            self.keep(NO_PEER, &wire::envelope(header), payload, 0);
+        } else if matches!(self.requests.get(key), Some(Request { body: Body::Receive(_), .. })) {
             self.deliver(key, header, payload);
+        }
+    }
+
+    /// A message has met a receive where receives are watched. Whether it goes on to that; else the protocol of the
+    /// receive has the next message that is kept.
+    #[cold]
+    fn note_match(&mut self, key: Key) -> bool {
+        for at in 0..self.protocols.lives.len() {
+            let life = self.protocols.lives[at];
+            if !life.on_met(self, key) {
+                self.protocols.met = Some((key, life));
+                return false;
+            }
+        }
+        if let Some(Request { body: Body::Receive(receive), .. }) = self.requests.get_mut(key) {
+            receive.item = ItemId::NONE;
+        }
+        true
+    }
+
+    /// The same of a message that is here already, which the receive is given, or its protocol.
+    #[cold]
+    pub(crate) fn match_kept(&mut self, key: Key, message: Key) {
+        if self.note_match(key) {
+            self.hand_over(key, message);
+        } else if let Some((key, life)) = self.protocols.met.take() {
+            life.on_kept(self, key, message);
         }
     }
 
@@ -150,33 +176,22 @@ impl Engine {
         self.counters.unexpected += 1;
         let Envelope { space, source, tag } = *envelope;
         let message = Unexpected { space, source, tag, length, peer, request, payload };
-        let message = match self.keep_for_lent(message) {
-            Ok(key) => {
-                self.note_entry();
-                return key;
-            }
-            Err(message) => message,
-        };
         let key = self.add_entry(message);
-        let space = self.spaces.make(space);
-        space.engine.add_unexpected(source, tag, key.to_wire());
+        if let Some((receive, life)) = self.protocols.met.take() {
+            life.on_kept(self, receive, key);
+        } else {
+            let space = self.spaces.make(space);
+            space.engine.add_unexpected(source, tag, key.to_wire());
+        }
         self.note_entry();
         key
     }
 
-    /// The posted receive for an envelope, if any, and if it is not lent: then the message is to be kept, for it.
+    /// The posted receive for an envelope, if any, and if its protocol lets the message go there.
     pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
         let Envelope { space, source, tag } = *envelope;
         let posted = self.spaces.arrive(space, source, tag).map(Key::from_wire);
-        if let Some(key) = posted
-            && self.options.announces()
-        {
-            if self.has_met_lent(key) {
-                return None;
-            }
-            self.met(key);
-        }
-        posted
+        posted.filter(|&key| !self.watches_receives || self.note_match(key))
     }
 
     /// The dead member because of which no receive will ever be posted for an envelope.

@@ -97,7 +97,7 @@ impl Engine {
                     receive.fetch.as_ref().is_some_and(|fetch| fetch.ends_with(index, how))
                 }
                 Body::Stream(receive) => receive.peer == index,
-                Body::Announced(_) | Body::OneSided(_) | Body::Free => false,
+                Body::Expecting(_) | Body::OneSided(_) | Body::Free => false,
             };
             waits.then_some(key)
         }));

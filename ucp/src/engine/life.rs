@@ -24,12 +24,13 @@ use bowline_uct::{AmId, Arrival, Caps, PeerFailure, RkeyId, WHOLE_PROCESS};
 
 use super::{Engine, Inner};
 use crate::lanes::Lane;
+use crate::matching::{MatchSpec, Want};
 use crate::pack;
 use crate::peer::{Peer, PeerIndex};
 use crate::post::Post;
 use crate::protocol::Protocol;
 use crate::request::Fetch;
-use crate::settings::RndvScheme;
+use crate::settings::{Options, RndvScheme};
 use crate::status::OpStatus;
 
 /// The life of a protocol. What a protocol has no part in does nothing.
@@ -112,6 +113,27 @@ pub(crate) trait Life: Sync {
     fn meet(&self, _: &mut Inner, _: Key) -> Option<Post> {
         None
     }
+
+    /// Whether it watches the receives of a space, a collective one or not. It hears of those that are posted there, and of
+    /// what meets a receive, in any space.
+    fn watches_receives(&self, _: &Options, _collective: bool) -> bool {
+        false
+    }
+
+    /// A receive was posted in a space that is watched, by this protocol or another.
+    fn on_receive(&self, _: &mut Inner, _: Key, _space: u32, _: &Want) {}
+
+    /// A message has met a receive, of this protocol or not, which has left its matching engine. `false`: the message may not
+    /// go to that yet, and is kept for it.
+    fn on_met(&self, _: &mut Engine, _: Key) -> bool {
+        true
+    }
+
+    /// That message, by its key, is kept.
+    fn on_kept(&self, _: &mut Engine, _receive: Key, _message: Key) {}
+
+    /// A probe has found no message.
+    fn on_probe(&self, _: &mut Inner, _: &MatchSpec) {}
 
     /// A space was closed.
     fn on_space_closed(&self, _: &mut Inner, _space: u32) {}
@@ -233,6 +255,8 @@ pub(crate) struct Protocols {
     /// By the id of a message: whose it is.
     owners: [Option<&'static dyn Life>; IDS],
     pub(crate) kept: Kept,
+    /// A receive that a message has met which its protocol wants to be kept: the next one that is.
+    pub(crate) met: Option<(Key, &'static dyn Life)>,
 }
 
 impl Protocols {
@@ -261,6 +285,11 @@ impl Protocols {
     pub(crate) fn life(&self, protocol: &Protocol) -> &'static dyn Life {
         let found = self.lives.iter().find(|life| life.protocol() == protocol);
         *found.expect("a protocol with a part in a request is registered")
+    }
+
+    /// Whether one watches the receives of a space, a collective one or not.
+    pub(crate) fn watch_receives(&self, options: &Options, collective: bool) -> bool {
+        self.lives.iter().any(|life| life.watches_receives(options, collective))
     }
 
     /// The protocol that a message is of.

@@ -73,9 +73,11 @@ use bowline_uct::{AmId, Arrival, PeerFailure};
 use crate::action::Action;
 use crate::engine::life::Life;
 use crate::engine::{Engine, Inner};
+use crate::matching::{MatchSpec, Want};
 use crate::peer::PeerIndex;
 use crate::post::Post;
 use crate::protocol::Protocol;
+use crate::settings::{AnySource, Options};
 use crate::status::OpStatus;
 use crate::wire;
 
@@ -137,6 +139,26 @@ impl Life for Flagged {
 
     fn finish(&self, engine: &mut Engine, key: Key, status: OpStatus) {
         engine.finish_lent(key, status);
+    }
+
+    fn watches_receives(&self, options: &Options, collective: bool) -> bool {
+        options.any_source == AnySource::Flags && !collective
+    }
+
+    fn on_receive(&self, inner: &mut Inner, key: Key, space: u32, want: &Want) {
+        inner.note_posted_any(space, *want, key);
+    }
+
+    fn on_met(&self, engine: &mut Engine, key: Key) -> bool {
+        !engine.is_lent(key)
+    }
+
+    fn on_kept(&self, engine: &mut Engine, receive: Key, message: Key) {
+        engine.note_kept(receive, message);
+    }
+
+    fn on_probe(&self, inner: &mut Inner, spec: &MatchSpec) {
+        inner.probe_flags(spec);
     }
 
     fn on_peer_failure(&self, engine: &mut Engine, peer: PeerIndex, how: PeerFailure) {

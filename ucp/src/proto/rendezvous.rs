@@ -32,7 +32,7 @@ impl Inner {
             (Body::Send(_), Some(protocol)) => {
                 return self.engine.protocols.life(protocol).send(self, key);
             }
-            (Body::Announced(_), Some(protocol)) => {
+            (Body::Expecting(_), Some(protocol)) => {
                 return self.engine.protocols.life(protocol).receive(self, key);
             }
             _ => {}
@@ -255,10 +255,10 @@ impl Inner {
                         state.is_some_and(|state| state.is_written_after_end(&*lane.iface, how)),
                     )
                 }
-                Body::Announced(announced) => {
-                    let how = engine.peers[announced.peer as usize].failure();
-                    let written = announced.is_written_after_end(how);
-                    (&mut announced.receive.buffer, written)
+                Body::Expecting(expecting) => {
+                    let how = engine.peers[expecting.peer() as usize].failure();
+                    let written = expecting.is_written_after_end(how);
+                    (expecting.buffer_mut(), written)
                 }
                 _ => continue,
             };

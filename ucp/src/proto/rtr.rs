@@ -67,8 +67,8 @@
 //! that scheme calls RTR_ANY, and a message that was taken back meanwhile was never offered. [`crate::proto::any`] has the
 //! published protocol, for messages that would go eagerly.
 //!
-//! All of it is off unless `BOWLINE_RNDV_SCHEME=rtr`: a space then has a mark that sends its receives
-//! to `recv_checked` ([`crate::space::Space::checks_receives`]), and no sender hears of announcements.
+//! All of it is off unless `BOWLINE_RNDV_SCHEME=rtr`: no receive is watched then
+//! ([`crate::space::Space::checks_receives`]), and no sender hears of announcements.
 
 mod announce;
 mod arrive;
@@ -80,9 +80,11 @@ use bowline_uct::{AmId, Arrival, PeerFailure};
 
 use crate::engine::life::Life;
 use crate::engine::{Engine, Inner};
+use crate::matching::Want;
 use crate::peer::PeerIndex;
 use crate::post::Post;
 use crate::protocol::Protocol;
+use crate::settings::{Options, RndvScheme};
 use crate::status::OpStatus;
 use crate::wire;
 
@@ -128,6 +130,19 @@ impl Life for Announces {
 
     fn finish(&self, engine: &mut Engine, key: Key, status: OpStatus) {
         engine.finish_announced(key, status);
+    }
+
+    fn watches_receives(&self, options: &Options, _: bool) -> bool {
+        options.rndv_scheme == RndvScheme::Rtr
+    }
+
+    fn on_receive(&self, inner: &mut Inner, key: Key, space: u32, want: &Want) {
+        inner.note_receive(key, space, want);
+    }
+
+    fn on_met(&self, engine: &mut Engine, key: Key) -> bool {
+        engine.note_met(key);
+        true
     }
 
     fn on_peer_failure(&self, engine: &mut Engine, peer: PeerIndex, how: PeerFailure) {

@@ -10,49 +10,31 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::peer::PeerIndex;
+use crate::proto::announced::{Announced, AnnouncedStage, announced, announced_mut, end_announced};
 use crate::proto::rtr::RTR;
-use crate::request::{Announced, AnnouncedStage, Body, Receive, Request};
-use crate::settings::{AnySource, RndvScheme};
+use crate::request::{Receive, Request};
+use crate::settings::RndvScheme;
 use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire;
 
 impl Engine {
-    /// An ordinary message has met a receive. Whether that is lent: the message is to be kept for it, by the next
-    /// call that keeps one (rule 3).
+    /// A message has met a receive. Whether that is lent: the message is to be kept for it (rule 3).
     #[cold]
-    pub(crate) fn has_met_lent(&mut self, key: Key) -> bool {
-        let lent = self.requests.get(key).is_some_and(is_lent);
-        if lent {
-            self.any_table().met = Some(key);
-        }
-        lent
+    pub(super) fn is_lent(&self, key: Key) -> bool {
+        self.requests.get(key).is_some_and(is_lent)
     }
 
-    /// Keeps a message for the lent receive that it has met, if it has met one.
-    #[cold]
-    pub(crate) fn keep_for_lent(&mut self, message: Unexpected) -> Result<Key, Unexpected> {
-        if self.options.any_source != AnySource::Flags {
-            return Err(message);
-        }
-        let Some(key) = self.any_table().met.take() else { return Err(message) };
-        let message = self.add_entry(message);
-        self.note_met(key, message);
-        Ok(message)
-    }
-
-    fn note_met(&mut self, key: Key, message: Key) {
-        if let Some(Body::Announced(announced)) = self.requests.get_mut(key).map(|r| &mut r.body) {
+    /// A message is kept for the lent receive that it has met.
+    pub(super) fn note_kept(&mut self, key: Key, message: Key) {
+        if let Some(announced) = announced_mut(&mut self.requests, key) {
             announced.stage = AnnouncedStage::Met(message);
         }
     }
 
     /// The user wants a lent receive back (rule 4).
     pub(super) fn cancel_lent(&mut self, key: Key) {
-        let Some(Body::Announced(announced)) = self.requests.get_mut(key).map(|r| &mut r.body)
-        else {
-            return;
-        };
+        let Some(announced) = announced_mut(&mut self.requests, key) else { return };
         if announced.stage == AnnouncedStage::Posted {
             announced.stage = AnnouncedStage::Withdrawing;
         }
@@ -60,10 +42,7 @@ impl Engine {
 
     /// A lent receive is to end (rule 4). It is in no matching engine any more.
     pub(super) fn finish_lent(&mut self, key: Key, status: OpStatus) {
-        let Some(Body::Announced(announced)) = self.requests.get_mut(key).map(|r| &mut r.body)
-        else {
-            return;
-        };
+        let Some(announced) = announced_mut(&mut self.requests, key) else { return };
         let before = std::mem::replace(&mut announced.stage, AnnouncedStage::Ended(status));
         let (peer, open) = (announced.peer, announced.open_buffer);
         if let AnnouncedStage::Met(message) = before {
@@ -80,11 +59,10 @@ impl Engine {
         for entry in &mut self.any_table().entries {
             entry.drop_peer(index);
         }
-        let shut = |request: &Request| match &request.body {
-            Body::Announced(one) => {
-                one.protocol == &ANY && one.peer == index && one.open_buffer.is_shut_by(how)
-            }
-            _ => false,
+        let shut = |request: &Request| {
+            let shut =
+                |one: &Announced| one.is_with(index, &ANY) && one.open_buffer.is_shut_by(how);
+            announced(request).is_some_and(shut)
         };
         let keys: Vec<Key> =
             self.requests.iter().filter(|(_, r)| shut(r)).map(|(key, _)| key).collect();
@@ -103,10 +81,7 @@ impl Engine {
 
     /// The receive, if it is lent to this peer.
     fn lent_to(&mut self, peer: PeerIndex, key: Key) -> Option<&mut Announced> {
-        match &mut self.requests.get_mut(key)?.body {
-            Body::Announced(one) if one.protocol == &ANY && one.peer == peer => Some(one),
-            _ => None,
-        }
+        announced_mut(&mut self.requests, key).filter(|one| one.is_with(peer, &ANY))
     }
 
     /// A sender has written a message to a receive that it was lent (rule 1).
@@ -153,12 +128,7 @@ impl Engine {
             Some(other) => {
                 let message = Unexpected { space, source, tag, length, peer, request: 0, payload };
                 let message = self.add_entry(message);
-                if self.requests.get(other).is_some_and(is_lent) {
-                    self.note_met(other, message);
-                } else {
-                    self.met(other);
-                    self.hand_over(other, message);
-                }
+                self.match_kept(other, message);
             }
         }
         self.end_loan(key);
@@ -167,25 +137,16 @@ impl Engine {
 
     /// Makes a lent receive an ordinary one, whose buffer nobody writes.
     fn shut(&mut self, key: Key) -> Option<&mut Receive> {
-        let request = self.requests.get_mut(key)?;
-        let Body::Announced(announced) = &mut request.body else { return None };
-        let receive = std::mem::replace(&mut announced.receive, Receive::empty());
-        let open_buffer = announced.open_buffer;
-        request.body = Body::Receive(receive);
+        let (receive, open_buffer) = end_announced(&mut self.requests, key)?;
         if let Some((lane, memory)) = open_buffer.lent() {
             self.actions.push(Action::Withdraw { lane, memory });
         }
-        match &mut request.body {
-            Body::Receive(receive) => Some(receive),
-            _ => None,
-        }
+        Some(receive)
     }
 
     /// Nothing is written to a lent receive any more: what had to wait for that follows.
     fn end_loan(&mut self, key: Key) {
-        let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
-            return;
-        };
+        let Some(announced) = announced_mut(&mut self.requests, key) else { return };
         let stage = announced.stage;
         let Some(receive) = self.shut(key) else { return };
         let (space, item) = (receive.space, receive.item);

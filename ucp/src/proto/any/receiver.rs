@@ -10,9 +10,10 @@ use super::{ANY, Message, Table};
 use crate::action::Action;
 use crate::address::FLAGS;
 use crate::engine::{Engine, Inner};
-use crate::matching::{Envelope, ItemId, MatchSpec, Want};
+use crate::matching::{Envelope, MatchSpec, Want};
 use crate::peer::{PeerIndex, PeerState, can_land};
-use crate::request::{Announced, AnnouncedStage, Body, Receive, Request};
+use crate::proto::announced::{Announced, AnnouncedStage, announced, is_posted};
+use crate::request::{Body, Receive, Request};
 use crate::settings::AnySource;
 use crate::wire;
 
@@ -27,21 +28,12 @@ enum First {
 }
 
 pub(super) fn is_lent(request: &Request) -> bool {
-    matches!(&request.body, Body::Announced(announced) if announced.protocol == &ANY)
-}
-
-/// Whether it is in its matching engine.
-fn is_posted(request: Option<&Request>) -> bool {
-    request.is_some_and(|request| match &request.body {
-        Body::Announced(announced) => announced.stage.is_posted(),
-        Body::Receive(receive) => !request.done && receive.item != ItemId::NONE,
-        _ => false,
-    })
+    announced(request).is_some_and(|announced| announced.protocol == &ANY)
 }
 
 impl Inner {
     /// A receive was posted in a space that checks its receives.
-    pub(crate) fn note_posted_any(&mut self, space: u32, want: Want, key: Key) {
+    pub(super) fn note_posted_any(&mut self, space: u32, want: Want, key: Key) {
         if self.engine.options.any_source != AnySource::Flags {
             return;
         }
@@ -122,7 +114,7 @@ impl Inner {
     }
 
     /// A probe has found no message. Those that only flags stand for come as ever from now on.
-    pub(crate) fn probe_flags(&mut self, spec: &MatchSpec) {
+    pub(super) fn probe_flags(&mut self, spec: &MatchSpec) {
         if self.engine.options.any_source != AnySource::Flags {
             return;
         }
@@ -174,7 +166,7 @@ impl Inner {
         let stage = AnnouncedStage::Posted;
         let announced = Announced { receive, peer: index, protocol: &ANY, open_buffer, stage };
         if let Some(request) = self.engine.requests.get_mut(key) {
-            request.body = Body::Announced(Box::new(announced));
+            request.body = Body::Expecting(Box::new(announced));
         }
         if let Some(entry) = self.engine.any_entry(entry) {
             entry.raised.retain(|raised| raised.peer != index);
@@ -224,7 +216,7 @@ impl Engine {
         let Some(&(_, key)) = posted.iter().find(fits) else { return First::None };
         match requests.get(key) {
             Some(request) if is_lent(request) => First::Lent,
-            Some(Request { body: Body::Announced(_), .. }) => First::Announced,
+            Some(Request { body: Body::Expecting(_), .. }) => First::Announced,
             _ => First::Free(key),
         }
     }

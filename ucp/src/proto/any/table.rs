@@ -43,8 +43,6 @@ pub(crate) struct Table {
     pub(super) entries: VecDeque<Entry>,
     next: u64,
     pub(super) posted: HashMap<u32, Posted>,
-    /// A lent receive that the message has met which is being kept.
-    pub(super) met: Option<Key>,
     /// What receivers have said to this worker as a sender, in its order.
     pub(super) asked: VecDeque<(PeerIndex, Envelope, Message)>,
 }

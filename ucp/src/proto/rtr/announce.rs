@@ -12,9 +12,12 @@ use crate::address::READY;
 use crate::engine::life::Keeps;
 use crate::engine::{Engine, Inner};
 use crate::error::OpError;
-use crate::matching::{Envelope, ItemId, MatchEngine as _, MatchSpec, Want};
+use crate::matching::{Envelope, Want};
 use crate::peer::{PeerIndex, can_land};
-use crate::request::{self, Announced, AnnouncedStage, Body, Receive, Request, RequestId};
+use crate::proto::announced::{
+    Announced, AnnouncedStage, announced, announced_mut, end_announced, is_posted,
+};
+use crate::request::{Body, Receive, Request};
 use crate::settings::RndvScheme;
 use crate::status::OpStatus;
 use crate::wire;
@@ -93,44 +96,20 @@ enum Verdict {
     Never,
 }
 
-fn is_posted(request: Option<&Request>) -> bool {
-    request.is_some_and(|request| match &request.body {
-        Body::Announced(announced) => announced.stage.is_posted(),
-        Body::Receive(receive) => !request.done && receive.item != ItemId::NONE,
-        _ => false,
-    })
-}
-
 impl Inner {
-    /// Posts a receive in a space that checks its receives: members have died, or receives are
-    /// announced. No waiting message fits it.
+    /// A receive was posted.
     #[cold]
-    pub(crate) fn recv_checked(
-        &mut self,
-        spec: MatchSpec,
-        buffer: RecvBuf,
-    ) -> Result<RequestId, OpError> {
-        let engine = &mut self.engine;
-        let want = spec.want();
-        let Some(space) = engine.spaces.get_mut(spec.space) else {
-            return Err(OpError::BadSpace(spec.space));
-        };
-        if let Some(lost) = space.failed_member_for(spec.source) {
-            return Err(lost.error());
+    pub(super) fn note_receive(&mut self, key: Key, space: u32, want: &Want) {
+        if self.engine.options.rndv_scheme != RndvScheme::Rtr {
+            return;
         }
-        let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
-        *item = space.engine.post(want, key.to_wire());
-        self.note_posted_any(spec.space, want, key);
-        if self.engine.options.rndv_scheme == RndvScheme::Rtr {
-            self.announce_later();
-            let announcer = self.engine.announcer();
-            let (name, number) = (name(&want), announcer.next);
-            announcer.next += 1;
-            let space = announcer.spaces.entry(spec.space).or_default();
-            space.entry(name).or_default().push_back((number, key));
-            self.announce_or_wait(Candidate { space: spec.space, name, number, key });
-        }
-        Ok(RequestId(key))
+        self.announce_later();
+        let announcer = self.engine.announcer();
+        let (name, number) = (name(want), announcer.next);
+        announcer.next += 1;
+        let lists = announcer.spaces.entry(space).or_default();
+        lists.entry(name).or_default().push_back((number, key));
+        self.announce_or_wait(Candidate { space, name, number, key });
     }
 
     /// Announces those that waited and need not any more.
@@ -208,7 +187,7 @@ impl Inner {
             open_buffer,
             stage: AnnouncedStage::Posted,
         };
-        request.body = Body::Announced(Box::new(announced));
+        request.body = Body::Expecting(Box::new(announced));
         self.engine.announcer().out += 1;
         self.engine.counters.rtr += 1;
         let (source, _, tag, mask) = candidate.name;
@@ -226,10 +205,7 @@ impl Inner {
 
     /// Asks the peer of an announced receive to forget it.
     pub(super) fn withdraw_announced(&mut self, key: Key) {
-        let Some(Body::Announced(announced)) = self.engine.requests.get(key).map(|r| &r.body)
-        else {
-            return;
-        };
+        let Some(announced) = announced_mut(&mut self.engine.requests, key) else { return };
         let (peer, message) = (announced.peer, Message::Withdraw { receive: key.to_wire() });
         self.control(peer, wire::RTR, [0, 0], &message.pack());
     }
@@ -290,30 +266,21 @@ impl Engine {
         list.retain(|&(_, key)| is_posted(requests.get(key)));
         let mut ahead = 0;
         for &(_, other) in list.iter().take_while(|&&(_, other)| other != key) {
-            match requests.get(other).map(|request| &request.body) {
-                Some(Body::Announced(a))
-                    if a.is_with(peer, &RTR) && a.stage == AnnouncedStage::Posted =>
-                {
-                    ahead += 1
-                }
+            match requests.get(other).and_then(announced) {
+                Some(a) if a.is_with(peer, &RTR) && a.stage == AnnouncedStage::Posted => ahead += 1,
                 _ => return Verdict::Later,
             }
         }
         Verdict::Free(ahead)
     }
 
-    /// An ordinary message has met a posted receive. One that was announced is so no more (rule 3).
+    /// An ordinary message has met a receive. One that was announced is so no more (rule 3).
     #[cold]
-    pub(crate) fn met(&mut self, key: Key) {
-        let Some(request) = self.requests.get_mut(key) else { return };
-        if matches!(request.body, Body::Announced(_)) {
+    pub(super) fn note_met(&mut self, key: Key) {
+        let announced = self.requests.get(key).and_then(announced);
+        if announced.is_some_and(|announced| announced.protocol == &RTR) {
             self.counters.rtr_missed += 1;
             self.unannounce(key);
-        }
-        if let Some(request) = self.requests.get_mut(key)
-            && let Body::Receive(receive) = &mut request.body
-        {
-            receive.item = ItemId::NONE;
         }
         if self.announcer().waits() {
             self.actions.push(Action::Poll(&RTR));
@@ -322,11 +289,7 @@ impl Engine {
 
     /// Makes an announced receive an ordinary one, whose buffer nobody writes.
     pub(super) fn unannounce(&mut self, key: Key) {
-        let Some(request) = self.requests.get_mut(key) else { return };
-        let Body::Announced(announced) = &mut request.body else { return };
-        let receive = std::mem::replace(&mut announced.receive, Receive::empty());
-        let open_buffer = announced.open_buffer;
-        request.body = Body::Receive(receive);
+        let Some((_, open_buffer)) = end_announced(&mut self.requests, key) else { return };
         self.announcer().out -= 1;
         if let Some((lane, memory)) = open_buffer.lent() {
             self.actions.push(Action::Withdraw { lane, memory });
@@ -334,9 +297,8 @@ impl Engine {
     }
 
     /// An announced receive is to end with `status`. `false`: it waits for its peer (rule 4).
-    fn end_announced(&mut self, key: Key, status: OpStatus) -> bool {
-        let Some(request) = self.requests.get_mut(key) else { return true };
-        let Body::Announced(announced) = &mut request.body else { return true };
+    fn may_end(&mut self, key: Key, status: OpStatus) -> bool {
+        let Some(announced) = announced_mut(&mut self.requests, key) else { return true };
         let how = self.peers[announced.peer as usize].failure();
         if how.is_some_and(|how| announced.open_buffer.is_shut_by(how)) {
             self.unannounce(key);
@@ -353,15 +315,14 @@ impl Engine {
     /// Ends an announced receive, now or later.
     #[cold]
     pub(super) fn finish_announced(&mut self, key: Key, status: OpStatus) {
-        if self.end_announced(key, status) {
+        if self.may_end(key, status) {
             self.finish(key, status);
         }
     }
 
     /// The user wants an announced receive back.
     pub(super) fn cancel_announced(&mut self, key: Key) {
-        let Some(request) = self.requests.get_mut(key) else { return };
-        if let Body::Announced(announced) = &mut request.body
+        if let Some(announced) = announced_mut(&mut self.requests, key)
             && announced.stage == AnnouncedStage::Posted
         {
             announced.stage = AnnouncedStage::Withdrawing;
@@ -373,16 +334,14 @@ impl Engine {
     /// answer ends.
     #[cold]
     pub(super) fn settle_announced(&mut self, index: PeerIndex, how: PeerFailure) {
-        let shut = |request: &Request| match &request.body {
-            Body::Announced(a) => a.is_with(index, &RTR) && a.open_buffer.is_shut_by(how),
-            _ => false,
+        let shut = |request: &Request| {
+            let shut = |a: &Announced| a.is_with(index, &RTR) && a.open_buffer.is_shut_by(how);
+            announced(request).is_some_and(shut)
         };
         let keys: Vec<Key> =
             self.requests.iter().filter(|(_, r)| shut(r)).map(|(key, _)| key).collect();
         for key in keys {
-            let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
-                continue;
-            };
+            let Some(announced) = announced_mut(&mut self.requests, key) else { continue };
             let stage = announced.stage;
             match stage {
                 AnnouncedStage::Posted => self.unannounce(key),

@@ -13,8 +13,9 @@ use crate::engine::life::Keeps as _;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::peer::PeerIndex;
+use crate::proto::announced::{AnnouncedStage, announced_mut, end_announced};
 use crate::proto::put::Written;
-use crate::request::{AnnouncedStage, Body, Fetch, OpenBuffer, Receive};
+use crate::request::{Body, Fetch, OpenBuffer};
 use crate::status::OpStatus;
 use crate::wire::{self, Rts};
 
@@ -57,9 +58,7 @@ impl Engine {
         envelope: &Envelope,
         key: Key,
     ) -> Option<Result<(), OpError>> {
-        let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
-            return None;
-        };
+        let announced = announced_mut(&mut self.requests, key)?;
         let stage = announced.stage;
         if !announced.is_with(peer, &RTR) {
             return None;
@@ -87,12 +86,9 @@ impl Engine {
     /// Makes an announced receive that its message has met an ordinary one. Its memory, open to the sender.
     fn begin_written(&mut self, envelope: &Envelope, key: Key, length: u64) -> Option<OpenBuffer> {
         self.counters.matched += 1;
-        let request = self.requests.get_mut(key)?;
-        let Body::Announced(announced) = &mut request.body else { return None };
-        let mut receive = std::mem::replace(&mut announced.receive, Receive::empty());
-        let open_buffer = announced.open_buffer;
+        let (receive, open_buffer) = end_announced(&mut self.requests, key)?;
         receive.item = ItemId::NONE;
-        request.body = Body::Receive(receive);
+        let request = self.requests.get_mut(key)?;
         let Envelope { source, tag, .. } = *envelope;
         request.status = OpStatus { source, tag, length, outcome: Ok(()) };
         self.announcer().out -= 1;
@@ -149,7 +145,7 @@ impl Engine {
 
     /// A sender has forgotten a receive.
     fn given_back(&mut self, peer: PeerIndex, key: Key) -> Option<()> {
-        let Some(Body::Announced(announced)) = self.requests.get(key).map(|r| &r.body) else {
+        let Some(announced) = announced_mut(&mut self.requests, key) else {
             // It was met meanwhile.
             return Some(());
         };

@@ -25,8 +25,8 @@ use bowline_uct::{AmId, Caps, EpId, PeerFailure, RkeyId};
 
 use crate::address::{PUTS, WorkerAddress};
 use crate::matching::Envelope;
-use crate::offers::{Offers, Writing};
 use crate::select::{Measure, Selection};
+use crate::watch::Watches;
 use crate::wire;
 
 /// Index in the worker's table of peers.
@@ -216,8 +216,8 @@ pub(crate) struct Peer {
     pub(crate) longest_short: i32,
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) assemblies: Vec<Assembly>,
-    /// Receives that it has announced, and what was sent to it since the first one.
-    pub(crate) offers: Option<Box<Offers>>,
+    /// What protocols check or note of what is sent to it.
+    pub(crate) watches: Watches,
     /// What long messages have taken.
     pub(crate) selection: Option<Box<Selection>>,
     /// Its endpoint is being closed here.
@@ -251,7 +251,7 @@ impl Peer {
             whole_rkey: None,
             direct_read_denied: false,
             put_refused: false,
-            offers: None,
+            watches: Watches::NONE,
             selection: None,
             direct_read_verified: false,
             end: None,
@@ -276,13 +276,12 @@ impl Peer {
     }
 
     /// Opens or closes the short path (rule 2). It is open when the endpoint exists and is in use, no
-    /// earlier message waits, no receive of the peer is announced that a message would have to be
-    /// compared with, the peer does not announce receives at all, which a message could cross, and no active message
-    /// waits for credit, which a later one would overtake.
+    /// earlier message waits, no protocol checks or notes what is sent, and no active message waits for credit, which a
+    /// later one would overtake.
     pub(crate) fn recompute_short_limit(&mut self) {
         let in_use = self.state == PeerState::Ready && self.end.is_none();
-        let checked = self.has_offers() || self.is_announcer();
-        let free = self.pending.is_empty() && !checked && !self.ams_parked;
+        let watched = self.watches.check() || self.watches.note();
+        let free = self.pending.is_empty() && !watched && !self.ams_parked;
         self.short_limit = if in_use && free { self.longest_short } else { -1 };
     }
 
@@ -308,10 +307,14 @@ impl Peer {
         self.queue(Pending::Control { id, words, payload });
     }
 
-    /// A control message was posted.
-    pub(crate) fn note_control(&mut self, id: AmId) {
+    /// A control message was posted, with this number.
+    pub(crate) fn note_control(&mut self, number: u32, id: AmId, payload: &[u8]) {
+        self.note_posted(number, None);
         if id == wire::REMOTE_DONE {
             self.remotes = self.remotes.saturating_sub(1);
+        }
+        if self.watches.show(|one| one.on_control(id, payload)) {
+            self.recompute_short_limit();
         }
     }
 
@@ -345,52 +348,12 @@ pub(crate) fn can_land(caps: Caps, peer: &Peer) -> bool {
 }
 
 impl Peer {
-    /// Whether messages to it are checked first: it has announced receives that nothing was sent to
-    /// yet, or has not heard of all that is written to them, or has enabled flags.
-    pub(crate) fn has_offers(&self) -> bool {
-        let some = |offers: &Offers| {
-            !offers.open.is_empty() || !offers.unreported.is_empty() || !offers.flags.is_idle()
-        };
-        self.offers.as_deref().is_some_and(some)
-    }
-
-    /// Whether it announces receives, now and then at least. What is sent to it is remembered.
-    pub(crate) fn is_announcer(&self) -> bool {
-        self.offers.as_deref().is_some_and(Offers::is_announcer)
-    }
-
-    /// It has heard of the first message that is written to it.
-    pub(crate) fn pop_first_written(&mut self) {
-        if let Some(offers) = &mut self.offers {
-            offers.unreported.pop_front();
-        }
-        self.recompute_short_limit();
-    }
-
-    /// How far that message came.
-    pub(crate) fn set_first_written(&mut self, state: Writing) {
-        let offers = self.offers.as_mut();
-        if let Some(first) = offers.and_then(|offers| offers.unreported.front_mut()) {
-            first.state = state;
-        }
-    }
-
-    /// Messages from number `first` on were posted, the first of them tagged, if `envelope` is there.
-    /// Ends the offer that it fits (rule 3). When there is none, and the peer has announced none for long, the short
-    /// path opens again.
+    /// Messages from number `first` on were posted, the first of them tagged, if `envelope` is there. Where that was the
+    /// last thing that a protocol has waited for, the short path opens again.
+    #[inline]
     pub(crate) fn note_posted(&mut self, first: u32, envelope: Option<&Envelope>) {
         let next = self.tx_sequence;
-        let Some(offers) = &mut self.offers else { return };
-        if first == next {
-            return;
-        }
-        let was = offers.is_announcer();
-        offers.posted(first, next, envelope);
-        let met = envelope.and_then(|envelope| offers.position(envelope));
-        if let Some(at) = met {
-            offers.open.remove(at);
-        }
-        if met.is_some() || was && !offers.is_announcer() {
+        if first != next && self.watches.show(|one| one.on_posted(first, next, envelope)) {
             self.recompute_short_limit();
         }
     }

@@ -11,6 +11,7 @@ pub(crate) mod any;
 pub(crate) mod coop;
 pub(crate) mod fragments;
 pub(crate) mod get;
+mod peer_offers;
 pub(crate) mod put;
 mod registry;
 pub(crate) mod rendezvous;

@@ -50,8 +50,8 @@ impl Inner {
         if !synchronous && front.is_empty() && self.long_at_once(index, kind, &buffer) {
             return Ok(Sent::Done);
         }
-        if self.may_be_announced(index, &kind, buffer.len()) {
-            self.find_offer(index, &kind);
+        if self.engine.peers[index as usize].watches.note() {
+            self.before_send(index, &kind, buffer.len());
         }
         self.ready(index)?;
         if self.engine.peers[index as usize].end.is_some() {
@@ -110,9 +110,7 @@ impl Inner {
         if !chosen && !in_credit {
             self.engine.counters.credit_exhausted += 1;
         }
-        let least = self.engine.options.rtr_min;
-        let (offers, envelope) = (peer.offers.as_ref(), kind.envelope());
-        let passes = offers.is_none_or(|o| o.lets_pass(envelope, length as u64, least));
+        let passes = peer.watches.let_pass(kind.envelope(), length as u64);
         let whole = length <= max_bcopy && !synchronous && !rendezvous && in_credit;
         let most = lane.attr().limits.am.max_iov;
         let lent = protocol == Some(&eager_price::ZCOPY)
@@ -216,8 +214,8 @@ impl Inner {
         self.post_as(key, true)
     }
 
-    /// The same of a message that may be for a receive that the peer has `announced`, or that is for none.
-    pub(crate) fn post_as(&mut self, key: Key, announced: bool) -> Post {
+    /// The same. `checked`: whether protocols are shown the message first, where they check what goes to the peer.
+    pub(crate) fn post_as(&mut self, key: Key, checked: bool) -> Post {
         let Some(request) = self.engine.requests.get_mut(key) else {
             return Post::Awaiting;
         };
@@ -267,8 +265,8 @@ impl Inner {
             SendKind::Tagged(envelope) if untouched => Some(envelope),
             _ => None,
         };
-        if untouched && announced && peer.has_offers() {
-            return self.post_to_announcer(key);
+        if untouched && checked && peer.watches.check() {
+            return self.post_checked(key);
         }
         let first = peer.tx_sequence;
         let result = match send.phase {
@@ -301,14 +299,23 @@ impl Inner {
         }
     }
 
-    /// Posts a send to a peer that has announced receives.
-    fn post_to_announcer(&mut self, key: Key) -> Post {
+    /// Shows a message to protocols, and posts it if none of them takes it.
+    #[cold]
+    fn post_checked(&mut self, key: Key) -> Post {
         for at in 0..self.engine.protocols.lives.len() {
-            if let Some(post) = self.engine.protocols.lives[at].meet(self, key) {
+            if let Some(post) = self.engine.protocols.lives[at].before_post(self, key) {
                 return post;
             }
         }
         self.post_as(key, false)
+    }
+
+    /// A message of `length` bytes is about to be sent to a peer at which protocols note what is posted.
+    #[cold]
+    fn before_send(&mut self, index: PeerIndex, kind: &SendKind, length: usize) {
+        for at in 0..self.engine.protocols.lives.len() {
+            self.engine.protocols.lives[at].before_send(self, index, kind, length);
+        }
     }
 }
 

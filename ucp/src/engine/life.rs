@@ -9,6 +9,11 @@
 //!   transport: on_completion                         transport: on_completion
 //!   abort, peer fails: Receiving::{abort, ends_with}   closing: stop; peer fails: Sending::in_flight
 //!                        Action::Poll: what belongs to no single request
+//!
+//!   before there is a message, where a protocol watches
+//!   posted: on_receive ─► its state (`Expecting`)    about to be sent: before_send
+//!   met: on_met ─► the message goes on, or on_kept   about to be posted: before_post
+//!   probed: on_probe                                 posted: `Watching`; space in the lane: on_writable
 //! ```
 //! Rules. (1) A message is received by one protocol at a time; before one has started, and after one was refused, by
 //! none. (2) A state says itself whether its request may end: not while the transport or the peer may read or write its
@@ -20,7 +25,7 @@ use std::any::Any;
 
 use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, Arrival, Caps, PeerFailure, RkeyId, WHOLE_PROCESS};
+use bowline_uct::{AmId, Arrival, Caps, PeerFailure, PostError, RkeyId, WHOLE_PROCESS};
 
 use super::{Engine, Inner};
 use crate::lanes::Lane;
@@ -29,7 +34,7 @@ use crate::pack;
 use crate::peer::{Peer, PeerIndex};
 use crate::post::Post;
 use crate::protocol::Protocol;
-use crate::request::Fetch;
+use crate::request::{Fetch, SendKind};
 use crate::settings::{Options, RndvScheme};
 use crate::status::OpStatus;
 
@@ -108,10 +113,26 @@ pub(crate) trait Life: Sync {
         false
     }
 
-    /// A send is about to be posted to a peer that has announced receives: how far it came, if it is for one of these
-    /// or cannot be posted yet.
-    fn meet(&self, _: &mut Inner, _: Key) -> Option<Post> {
+    /// A message of so many bytes is about to be sent to a peer at which a protocol notes what is posted. It may poll.
+    fn before_send(&self, _: &mut Inner, _: PeerIndex, _: &SendKind, _length: usize) {}
+
+    /// A send is about to be posted to a peer at which a protocol checks that: how far it came, if this protocol takes it,
+    /// or if it cannot be posted yet.
+    fn before_post(&self, _: &mut Inner, _: Key) -> Option<Post> {
         None
+    }
+
+    /// A message of its own that has waited is about to be posted to such a peer.
+    ///
+    /// # Errors
+    /// When it cannot be yet.
+    fn before_control(&self, _: &mut Inner, _: PeerIndex) -> Result<(), PostError> {
+        Ok(())
+    }
+
+    /// The lane to such a peer has space: what the protocol holds back goes first. Whether the lane took all.
+    fn on_writable(&self, _: &mut Inner, _: PeerIndex) -> bool {
+        true
     }
 
     /// Whether it watches the receives of a space, a collective one or not. It hears of those that are posted there, and of
@@ -278,7 +299,7 @@ impl Protocols {
             let life = others.lives.iter().find(|life| life.protocol() == protocol);
             self.add(protocol, life.copied());
         }
-        self.kept = others.kept;
+        others.kept.0.into_iter().for_each(|(protocol, kept)| self.kept.add(protocol, kept));
     }
 
     /// What a protocol does that has part in a request.

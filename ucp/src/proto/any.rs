@@ -24,7 +24,7 @@
 //!                                          └──(let go)──► as any message
 //! ```
 //! An entry outlives its receive, so that the next receive of the same tag costs FLAG, RTR_ANY and WRITTEN. The table is
-//! full with [`ENTRIES`](crate::held::ENTRIES) of them; the oldest is given up for a new one.
+//! full with [`ENTRIES`](held::ENTRIES) of them; the oldest is given up for a new one.
 //!
 //! Where this engine is not as the published one is: others send without having been asked, namely sends that fit no
 //! entry, those to receivers that know no flags, and what was on its way. So a receive that is lent may be met by
@@ -61,6 +61,7 @@
 //!
 //! A collective space has no flags, nor has one without members: whom to ask?
 
+mod held;
 mod lent;
 mod message;
 mod receiver;
@@ -81,6 +82,7 @@ use crate::settings::{AnySource, Options};
 use crate::status::OpStatus;
 use crate::wire;
 
+pub(super) use held::Flags;
 pub(crate) use message::Message;
 pub(crate) use table::Table;
 
@@ -129,7 +131,7 @@ impl Life for Flagged {
         inner.serve_flags();
     }
 
-    fn meet(&self, inner: &mut Inner, key: Key) -> Option<Post> {
+    fn before_post(&self, inner: &mut Inner, key: Key) -> Option<Post> {
         inner.hold_for_flag(key)
     }
 

@@ -38,6 +38,7 @@ use crate::error::OpError;
 use crate::loan;
 use crate::pack::RUNS;
 use crate::peer::{PeerIndex, can_land, reaches_all};
+use crate::proto::peer_offers::Offers;
 use crate::protocol::{Protocol, Receiving, Sending};
 use crate::request::{OpenBuffer, Requests, Send, SendPhase, receive_of, send_of, token};
 use crate::settings::RndvScheme;
@@ -345,7 +346,7 @@ impl Inner {
         let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else { return };
         let Put { remote, rkey, refused, .. } = *put;
         let length = buffer.len() as u64;
-        let offers = self.engine.peers[index as usize].offers.as_mut();
+        let offers = self.engine.peers[index as usize].watches.of_mut::<Offers>();
         if offers.is_some_and(|offers| offers.note_written(key, refused)) {
             return self.report_written(index, key);
         }

@@ -58,7 +58,7 @@
 //!
 //! The sender's memory of what it has sent begins with the first RTR of a peer, which keeps the short path closed from
 //! then on: a message that passes by it is not remembered. When a peer has announced nothing for
-//! [`QUIET`](crate::offers::QUIET) messages the path opens again. An RTR whose `seen` is before the first message that is
+//! [`QUIET`](crate::proto::peer_offers::QUIET) messages the path opens again. An RTR whose `seen` is before the first message that is
 //! remembered, or in a gap, is declined.
 //!
 //! A receive from any source is not announced: whom to? Published schemes (Gu 2000) ask all ranks to
@@ -76,7 +76,7 @@ mod message;
 mod offers;
 
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, Arrival, PeerFailure};
+use bowline_uct::{AmId, Arrival, PeerFailure, PostError};
 
 use crate::engine::life::Life;
 use crate::engine::{Engine, Inner};
@@ -84,13 +84,13 @@ use crate::matching::Want;
 use crate::peer::PeerIndex;
 use crate::post::Post;
 use crate::protocol::Protocol;
+use crate::request::SendKind;
 use crate::settings::{Options, RndvScheme};
 use crate::status::OpStatus;
 use crate::wire;
 
 pub(crate) use announce::Announcer;
 pub(crate) use message::Message;
-pub(crate) use offers::note_control;
 
 /// The sender writes the message to a receive that was announced to it before it sent.
 pub(crate) static RTR: Protocol = Protocol::rendezvous("rndv/rtr", |_, _| None);
@@ -120,8 +120,21 @@ impl Life for Announces {
         inner.announce_later();
     }
 
-    fn meet(&self, inner: &mut Inner, key: Key) -> Option<Post> {
+    fn before_send(&self, inner: &mut Inner, peer: PeerIndex, kind: &SendKind, length: usize) {
+        inner.find_offer(peer, kind, length);
+    }
+
+    fn before_post(&self, inner: &mut Inner, key: Key) -> Option<Post> {
         inner.meet_offer(key)
+    }
+
+    fn before_control(&self, inner: &mut Inner, peer: PeerIndex) -> Result<(), PostError> {
+        // Behind what is written to the receives that it is about.
+        inner.report_all(peer)
+    }
+
+    fn on_writable(&self, inner: &mut Inner, peer: PeerIndex) -> bool {
+        inner.report_whole(peer)
     }
 
     fn cancel(&self, engine: &mut Engine, key: Key) {

@@ -1,10 +1,12 @@
-//! A protocol that is in no list: what it takes to have one more.
+//! A protocol that is in no list: what it takes to have one more. `watcher` has one that watches receives and sends.
 //!
 //! ```text
 //!   receiver                        sender
 //!   RTS matched ── ASK ────────────► the whole message, as one of the transport
 //!   complete   ◄── PARCEL ─────────  complete
 //! ```
+
+mod watcher;
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
@@ -16,7 +18,7 @@ use bowline_uct::{AmId, Arrival, Iface, PeerFailure, PostError};
 
 use super::{Op, Protocol, all, put};
 use crate::action::Action;
-use crate::engine::life::{Life, Offer};
+use crate::engine::life::{Life, Offer, Protocols};
 use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::pack;
@@ -149,6 +151,11 @@ pub(crate) fn pair() -> (Network, [Worker; 2], Ep) {
 }
 
 fn pair_with(settings: &[(&str, &str)]) -> (Network, [Worker; 2], Ep) {
+    pair_of(settings, |protocols| protocols.add(&PARCELS, Some(&Parcels)))
+}
+
+/// The same, with the protocols that `add` adds in front of the others, so that they are asked first.
+fn pair_of(settings: &[(&str, &str)], add: impl Fn(&mut Protocols)) -> (Network, [Worker; 2], Ep) {
     let network = Network::new(NetworkOptions::default());
     let config = Config::from_pairs(settings.iter().copied(), &[SETTINGS]);
     let config = config.expect("the settings are good");
@@ -164,21 +171,21 @@ fn pair_with(settings: &[(&str, &str)]) -> (Network, [Worker; 2], Ep) {
             config: config.clone(),
         };
         let worker = Worker::new(parts).expect("one lane is enough");
+        register(&mut worker.inner.borrow_mut(), &add);
         worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
-        register(&mut worker.inner.borrow_mut());
         worker
     });
     let ep = workers[0].connect(&workers[1].address()).expect("they reach each other");
     (network, workers, ep)
 }
 
-fn register(inner: &mut Inner) {
-    let before = std::mem::take(&mut inner.engine.protocols);
-    let protocols = &mut inner.engine.protocols;
-    // In front of the others, so that it is asked first.
-    protocols.add(&PARCELS, Some(&Parcels));
-    protocols.add_all(before);
-    let protocols = &inner.engine.protocols.all;
+fn register(inner: &mut Inner, add: impl Fn(&mut Protocols)) {
+    let engine = &mut inner.engine;
+    let before = std::mem::take(&mut engine.protocols);
+    add(&mut engine.protocols);
+    engine.protocols.add_all(before);
+    engine.watches_receives = engine.protocols.watch_receives(&engine.options, false);
+    let protocols = &engine.protocols.all;
     inner.lanes.iter_mut().for_each(|lane| lane.choose(protocols, |conditions| conditions));
 }
 

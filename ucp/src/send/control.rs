@@ -5,7 +5,6 @@ use bowline_uct::{AmId, PostError};
 use crate::engine::Inner;
 use crate::peer::{PeerIndex, Pending};
 use crate::post;
-use crate::proto::rtr;
 use crate::wire;
 
 /// Messages that wait for a peer from which on it is asked how many of them are answers.
@@ -30,11 +29,7 @@ impl Inner {
         let lane = &mut *self.lanes[peer.lane as usize].iface;
         let first = peer.tx_sequence;
         match post::parts(lane, peer, id, words, &[payload]) {
-            Ok(()) => {
-                peer.note_posted(first, None);
-                peer.note_control(id);
-                rtr::note_control(peer, id, payload);
-            }
+            Ok(()) => peer.note_control(first, id, payload),
             Err(PostError::NoResource) => {
                 let payload = self.engine.async_state.payload(payload);
                 self.wait_until_writable(index, Pending::Control { id, words, payload });
@@ -77,7 +72,7 @@ impl Inner {
         let lane = &mut *self.lanes[peer.lane as usize].iface;
         let first = peer.tx_sequence;
         match post::parts(lane, peer, id, words, &[]) {
-            Ok(()) => peer.note_posted(first, None),
+            Ok(()) => peer.note_control(first, id, &[]),
             Err(PostError::NoResource) => {
                 self.wait_until_writable(
                     index,

@@ -1,14 +1,13 @@
 //! What waits for a peer, in order: for its connection, for space in its lane, for credit.
 
 use bowline_base::slab::Key;
-use bowline_uct::{PeerFailure, PostError};
+use bowline_uct::{AmId, PeerFailure, PostError};
 
 use super::Post;
 use crate::engine::Inner;
 use crate::error::{ConnectError, OpError};
 use crate::peer::{PeerIndex, PeerState, Pending};
 use crate::post;
-use crate::proto::rtr;
 use crate::request::{Body, Request, SendKind, send_of};
 use crate::status::OpStatus;
 use crate::unexpected::INLINE;
@@ -63,7 +62,7 @@ impl Inner {
     /// Posts what waits for a peer, in order, until the lane is full.
     pub(crate) fn resume(&mut self, index: PeerIndex) {
         let waited = !self.engine.peers[index as usize].pending.is_empty();
-        if self.engine.peers[index as usize].has_offers() && !self.report_whole(index) {
+        if self.engine.peers[index as usize].watches.check() && !self.resume_protocols(index) {
             return;
         }
         loop {
@@ -83,19 +82,14 @@ impl Inner {
             };
             let outcome = match &first {
                 Pending::Send(key) => self.post(*key),
-                // Behind what is written to the receives that it is about.
-                Pending::Control { id: wire::RTR, .. } if self.report_all(index).is_err() => {
-                    Post::Blocked
-                }
+                Pending::Control { id, .. } if !self.may_post(index, *id) => Post::Blocked,
                 Pending::Control { id, words, payload } => {
                     let peer = &mut self.engine.peers[index as usize];
                     let lane = &mut *self.lanes[peer.lane as usize].iface;
                     let first = peer.tx_sequence;
                     match post::parts(lane, peer, *id, *words, &[payload]) {
                         Ok(()) => {
-                            peer.note_posted(first, None);
-                            peer.note_control(*id);
-                            rtr::note_control(peer, *id, payload);
+                            peer.note_control(first, *id, payload);
                             Post::Complete
                         }
                         Err(error) => self.refused(index, error),
@@ -114,6 +108,22 @@ impl Inner {
                 (Post::Complete | Post::Awaiting | Post::Failed(_), _) => {}
             }
         }
+    }
+
+    /// Has protocols post what they hold back. Whether the lane took all.
+    #[cold]
+    fn resume_protocols(&mut self, index: PeerIndex) -> bool {
+        (0..self.engine.protocols.lives.len())
+            .all(|at| self.engine.protocols.lives[at].on_writable(self, index))
+    }
+
+    /// Whether a control message may be posted, which waits for its protocol where that checks what goes to the peer.
+    fn may_post(&mut self, index: PeerIndex, id: AmId) -> bool {
+        if !self.engine.peers[index as usize].watches.check() {
+            return true;
+        }
+        let life = self.engine.protocols.of(id);
+        life.is_none_or(|life| life.before_control(self, index).is_ok())
     }
 
     /// An active message waits for credit, and later ones behind it; nothing else does. The short path

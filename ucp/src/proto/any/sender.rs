@@ -4,13 +4,15 @@ use bowline_base::slab::Key;
 use bowline_uct::{PeerFailure, PostError};
 
 use super::Message;
+use super::held::{ENTRIES, Enabled, Flags, Held};
 use crate::engine::Inner;
-use crate::held::{ENTRIES, Enabled, Flags, Held};
 use crate::matching::Envelope;
-use crate::offers::{Offers, Unreported, Writing};
 use crate::pack;
 use crate::peer::{PeerIndex, PeerState};
 use crate::post::{self, Post};
+use crate::proto::peer_offers::{
+    Offers, Unreported, Writing, pop_first_written, set_first_written,
+};
 use crate::proto::put::{Put, putting};
 use crate::request::{SendKind, SendPhase, send_of};
 use crate::unexpected::INLINE;
@@ -48,13 +50,14 @@ impl Inner {
     }
 
     fn flags_of(&mut self, index: PeerIndex) -> Option<&mut Flags> {
-        Some(&mut self.engine.peers[index as usize].offers.as_mut()?.flags)
+        Some(&mut self.engine.peers[index as usize].watches.of_mut::<Offers>()?.flags)
     }
 
     fn note_enabled(&mut self, index: PeerIndex, enabled: Enabled) {
         let peer = &mut self.engine.peers[index as usize];
         let next = peer.tx_sequence;
-        let offers = peer.offers.get_or_insert_with(|| Box::new(Offers::new(next)));
+        let least = self.engine.options.rtr_min;
+        let offers = peer.watches.make(|| Offers::new(next, least));
         let entries = &mut offers.flags.entries;
         let twice = entries.iter().any(|other| other.entry == enabled.entry);
         if twice || entries.len() >= ENTRIES {
@@ -73,7 +76,7 @@ impl Inner {
         let eager = !send.rendezvous && !send.synchronous;
         let may = eager && length > 0 && pack::is_written(&send.buffer);
         let peer = &mut self.engine.peers[index as usize];
-        let (closing, offers) = (peer.end.is_some(), peer.offers.as_mut()?);
+        let (closing, offers) = (peer.end.is_some(), peer.watches.of_mut::<Offers>()?);
         // A receive that was announced for it comes first.
         let offered = offers.position(&envelope).is_some();
         let entry = offers.flags.entry_for(&envelope, length).map(|enabled| enabled.entry);
@@ -93,7 +96,7 @@ impl Inner {
     /// Raises the flag of an entry, if a send waits for it and it is not raised for that (rule 5).
     fn raise(&mut self, index: PeerIndex, entry: u64) {
         let (peers, requests) = (&mut self.engine.peers, &self.engine.requests);
-        let Some(offers) = &mut peers[index as usize].offers else { return };
+        let Some(offers) = peers[index as usize].watches.of_mut::<Offers>() else { return };
         let Flags { entries, held, going } = &mut offers.flags;
         let waits = |held: &&Held| {
             held.entry == entry && requests.get(held.key).is_some_and(|request| !request.done)
@@ -131,7 +134,7 @@ impl Inner {
         enabled.raised = None;
         let (peers, requests) = (&mut self.engine.peers, &mut self.engine.requests);
         let peer = &mut peers[index as usize];
-        let Some(offers) = &mut peer.offers else { return false };
+        let Some(offers) = peer.watches.of_mut::<Offers>() else { return false };
         let flags = &mut offers.flags;
         let lives = |key| requests.get(key).is_some_and(|request| !request.done);
         let Some(at) = flags.first_of(entry, lives) else { return false };
@@ -160,7 +163,7 @@ impl Inner {
             peer.credit -= length as i64;
         }
         let (state, flagged) = (Writing::UnderWay, true);
-        if let Some(offers) = &mut peer.offers {
+        if let Some(offers) = peer.watches.of_mut::<Offers>() {
             let written = Unreported { key, receive, envelope, length, state, flagged };
             offers.unreported.push_back(written);
         }
@@ -181,7 +184,7 @@ impl Inner {
         let Unreported { key, receive, envelope, length, state, .. } = one;
         if send_of(&mut self.engine.requests, key).is_none() {
             // It has failed, with its peer.
-            self.engine.peers[index as usize].pop_first_written();
+            pop_first_written(&mut self.engine.peers[index as usize]);
             return Ok(());
         }
         match state {
@@ -194,14 +197,14 @@ impl Inner {
                 let (lane, number) = (&mut *self.lanes[peer.lane as usize].iface, peer.tx_sequence);
                 post::parts(lane, peer, wire::ANY, [first, second], &[&bytes[..n]])?;
                 peer.note_posted(number, Some(&envelope));
-                peer.pop_first_written();
+                pop_first_written(peer);
                 self.end_written(key);
             }
             Writing::Refused => {
                 // Nothing of it is under way any more: the receive goes back, and the message goes as ever.
                 self.take_back_written(index, key, length);
                 self.control_any(index, [0, 0], &Message::Nothing { receive });
-                self.engine.peers[index as usize].set_first_written(Writing::GivenUp);
+                set_first_written(&mut self.engine.peers[index as usize], Writing::GivenUp);
                 return self.post_given_up(index, key);
             }
             Writing::GivenUp => return self.post_given_up(index, key),
@@ -227,7 +230,7 @@ impl Inner {
 
     fn post_given_up(&mut self, index: PeerIndex, key: Key) -> Result<(), PostError> {
         self.post_waiting(key)?;
-        self.engine.peers[index as usize].pop_first_written();
+        pop_first_written(&mut self.engine.peers[index as usize]);
         Ok(())
     }
 

@@ -6,8 +6,8 @@ use std::collections::{HashMap, VecDeque};
 use bowline_base::slab::Key;
 
 use super::Message;
+use super::held::ENTRIES;
 use crate::engine::life::Keeps;
-use crate::held::ENTRIES;
 use crate::matching::{Envelope, Want};
 use crate::peer::PeerIndex;
 

@@ -214,7 +214,7 @@ impl Inner {
     pub(super) fn confirm_forgotten(&mut self) {
         for (peer, receive) in std::mem::take(&mut self.engine.announcer().forgotten) {
             let message = Message::Withdrawn { receive }.pack();
-            if self.engine.peers[peer as usize].has_offers() && self.report_all(peer).is_err() {
+            if self.engine.peers[peer as usize].watches.check() && self.report_all(peer).is_err() {
                 // Behind what is still to be reported (rule 4): a lane that is full notifies when it is not.
                 let known = &mut self.engine.peers[peer as usize];
                 known.push_control(wire::RTR, [0, 0], message);

@@ -1,17 +1,19 @@
 //! The sender's side: the offers of a peer, and what was sent to it since they began.
 
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, PostError};
+use bowline_uct::PostError;
 
 use super::{Message, RTR};
 use crate::action::Action;
 use crate::address::WRITTEN;
 use crate::engine::{Engine, Inner};
 use crate::matching::Envelope;
-use crate::offers::{OFFERS, Offers, PeerOffer, Unreported, Want, Writing};
 use crate::pack;
-use crate::peer::{Peer, PeerIndex, PeerState};
+use crate::peer::{PeerIndex, PeerState};
 use crate::post::{self, Post};
+use crate::proto::peer_offers::{
+    OFFERS, Offers, PeerOffer, Unreported, Want, Writing, pop_first_written,
+};
 use crate::proto::put::{Put, putting};
 use crate::request::{Send, SendKind, SendPhase, send_of};
 use crate::status::OpStatus;
@@ -26,14 +28,10 @@ const VAIN: u32 = 2;
 impl Inner {
     /// Whether a message that is about to be sent may be for a receive of which no announcement was seen: its peer
     /// announces, in this space and receives as long, and no offer is there.
-    pub(crate) fn may_be_announced(
-        &mut self,
-        index: PeerIndex,
-        kind: &SendKind,
-        length: usize,
-    ) -> bool {
+    fn may_be_announced(&mut self, index: PeerIndex, kind: &SendKind, length: usize) -> bool {
         let peer = &self.engine.peers[index as usize];
-        let Some(offers) = peer.offers.as_deref().filter(|offers| offers.is_announcer()) else {
+        let Some(offers) = peer.watches.of::<Offers>().filter(|offers| offers.is_announcer())
+        else {
             return false;
         };
         let (SendKind::Tagged(envelope), length) = (kind, length as u64) else { return false };
@@ -46,11 +44,14 @@ impl Inner {
 
     /// Takes in what lies in the lanes in front of the announcement of a receive for a message (rule 7).
     #[cold]
-    pub(crate) fn find_offer(&mut self, index: PeerIndex, kind: &SendKind) {
+    pub(super) fn find_offer(&mut self, index: PeerIndex, kind: &SendKind, length: usize) {
+        if !self.may_be_announced(index, kind, length) {
+            return;
+        }
         let SendKind::Tagged(envelope) = kind else { return };
         let mut vain = 0;
         for _ in 0..POLLS {
-            let offers = self.engine.peers[index as usize].offers.as_deref();
+            let offers = self.engine.peers[index as usize].watches.of::<Offers>();
             let found = offers.is_none_or(|offers| offers.writable(envelope).is_some());
             if found || vain == VAIN {
                 return;
@@ -66,7 +67,7 @@ impl Inner {
         let send = send_of(&mut self.engine.requests, key)?;
         let index = send.peer;
         let peer = &mut self.engine.peers[index as usize];
-        let Some((offer, unreported)) = take(peer.offers.as_mut()?, send, key, least) else {
+        let Some((offer, unreported)) = take(peer.watches.of_mut()?, send, key, least) else {
             return match self.report_all(index) {
                 Ok(()) => None,
                 Err(error) => Some(self.refused(index, error)),
@@ -93,7 +94,7 @@ impl Inner {
     /// The writing of a send has ended that the peer has heard nothing of: it hears of that, of what is in front of
     /// it, and of what has waited behind it.
     pub(crate) fn report_written(&mut self, index: PeerIndex, key: Key) {
-        let Some(offers) = &self.engine.peers[index as usize].offers else { return };
+        let Some(offers) = self.engine.peers[index as usize].watches.of::<Offers>() else { return };
         let Some(at) = offers.unreported.iter().position(|one| one.key == key) else { return };
         let ended = |one: &&Unreported| one.state != Writing::UnderWay;
         let behind = offers.unreported.iter().skip(at + 1).take_while(ended).count();
@@ -102,14 +103,14 @@ impl Inner {
 
     /// A peer hears of what is whole in front of anything that is not, and then what waited for a flag and is to go as
     /// ever goes. Whether the lane took all.
-    pub(crate) fn report_whole(&mut self, index: PeerIndex) -> bool {
+    pub(super) fn report_whole(&mut self, index: PeerIndex) -> bool {
         let peer = &self.engine.peers[index as usize];
         if peer.state != PeerState::Ready {
             return true;
         }
         let ended = |one: &&Unreported| one.state != Writing::UnderWay;
         let whole = |offers: &Offers| offers.unreported.iter().take_while(ended).count();
-        let count = peer.offers.as_deref().map_or(0, whole);
+        let count = peer.watches.of().map_or(0, whole);
         self.report_first(index, count) && self.let_go(index)
     }
 
@@ -133,9 +134,8 @@ impl Inner {
     fn report(&mut self, index: PeerIndex, count: usize) -> Result<(), PostError> {
         for _ in 0..count {
             let peer = &mut self.engine.peers[index as usize];
-            let unreported =
-                peer.offers.as_ref().and_then(|offers| offers.unreported.front().copied());
-            let Some(unreported) = unreported else { break };
+            let first = |offers: &Offers| offers.unreported.front().copied();
+            let Some(unreported) = peer.watches.of().and_then(first) else { break };
             if unreported.flagged {
                 self.report_lent(index, unreported)?;
                 continue;
@@ -152,15 +152,12 @@ impl Inner {
                 let ([first, second, _], number) = (wire::tagged(&envelope, 0), peer.tx_sequence);
                 let lane = &mut *self.lanes[peer.lane as usize].iface;
                 post::parts(lane, peer, wire::RTR, [first, second], &[&message.pack()])?;
-                let next = peer.tx_sequence;
-                if let Some(offers) = &mut peer.offers {
-                    offers.posted(number, next, Some(&envelope));
+                if let Some(offers) = peer.watches.of_mut::<Offers>() {
+                    offers.reports = true;
                 }
+                peer.note_posted(number, Some(&envelope));
             }
-            if let Some(offers) = &mut peer.offers {
-                offers.unreported.pop_front();
-            }
-            peer.recompute_short_limit();
+            pop_first_written(peer);
             if lives && !at_once {
                 self.engine.counters.rtr_taken += 1;
             }
@@ -182,17 +179,6 @@ impl Inner {
             self.lanes[lane as usize].iface.rkey_release(rkey);
         }
         self.engine.finish(key, OpStatus { length, ..OpStatus::NONE });
-    }
-}
-
-/// A control message was posted. WITHDRAWN ends an offer (rule 4).
-pub(crate) fn note_control(peer: &mut Peer, id: AmId, payload: &[u8]) {
-    let Some(offers) = &mut peer.offers else { return };
-    if id == wire::RTR
-        && let Some(Message::Withdrawn { receive }) = Message::parse(payload)
-    {
-        offers.open.retain(|offer| offer.receive != receive);
-        peer.recompute_short_limit();
     }
 }
 
@@ -234,7 +220,8 @@ impl Engine {
             // It has seen what was not sent.
             return None;
         }
-        let offers = peer.offers.get_or_insert_with(|| Box::new(Offers::new(next)));
+        let least = self.options.rtr_min;
+        let offers = peer.watches.make(|| Offers::new(next, least));
         offers.quiet = 0;
         if offers.open.iter().any(|offer| offer.receive == receive) || offers.open.len() >= OFFERS {
             return None;
@@ -256,7 +243,7 @@ impl Engine {
     /// A peer wants a receive back that it has announced.
     pub(super) fn withdraw(&mut self, index: PeerIndex, receive: u64) {
         let peer = &mut self.peers[index as usize];
-        if let Some(offers) = &mut peer.offers
+        if let Some(offers) = peer.watches.of_mut::<Offers>()
             && let Some(offer) = offers.open.iter_mut().find(|offer| offer.receive == receive)
         {
             offer.withdrawn = true;

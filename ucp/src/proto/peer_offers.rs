@@ -1,13 +1,17 @@
-//! The receives that a peer has announced, and what was sent to it since they began. The rules are in
-//! [`crate::proto::rtr`].
+//! The receives that a peer has announced, what waits for its receives from any source, and what was sent to it since they
+//! began: what [`super::rtr`] and [`super::any`], which have the rules, keep at a peer to which they send.
 
 use std::collections::VecDeque;
 
 use bowline_base::slab::Key;
+use bowline_uct::AmId;
 
-use crate::held::Flags;
+use super::any::Flags;
+use super::rtr;
 use crate::matching::Envelope;
-use crate::wire::TargetBuffer;
+use crate::peer::Peer;
+use crate::watch::Watching;
+use crate::wire::{self, TargetBuffer};
 
 /// Most offers of one peer; no correct receiver announces more.
 pub(crate) const OFFERS: usize = 256;
@@ -83,11 +87,15 @@ pub(crate) struct Offers {
     pub(crate) to: u32,
     /// Messages that were posted since the peer last announced a receive, as far as [`QUIET`].
     pub(crate) quiet: u32,
+    /// Shorter messages are written to no receive: `BOWLINE_RTR_MIN`, if that is set.
+    least: Option<u64>,
+    /// The next message that is posted reports of one whose offer is taken, and ends none.
+    pub(crate) reports: bool,
 }
 
 impl Offers {
     /// For a peer to which the next message has the number `next`. Number 0 is the HELLO.
-    pub(crate) const fn new(next: u32) -> Self {
+    pub(crate) const fn new(next: u32, least: Option<u64>) -> Self {
         let from = if next == 1 { 0 } else { next };
         Self {
             open: Vec::new(),
@@ -97,6 +105,8 @@ impl Offers {
             from,
             to: next,
             quiet: QUIET,
+            least,
+            reports: false,
         }
     }
 
@@ -106,9 +116,8 @@ impl Offers {
         self.quiet < QUIET
     }
 
-    /// Messages with the numbers `first .. next` were posted, of which the first is tagged, if any
-    /// is.
-    pub(crate) fn posted(&mut self, first: u32, next: u32, envelope: Option<&Envelope>) {
+    /// Remembers the messages with the numbers `first .. next`, of which the first is tagged, if any is.
+    fn posted(&mut self, first: u32, next: u32, envelope: Option<&Envelope>) {
         if first == next {
             return;
         }
@@ -147,20 +156,6 @@ impl Offers {
         Some(sent + unreported)
     }
 
-    /// Whether a message of `length` bytes, of those that are not offered, may be posted at once: its peer has
-    /// heard of all that is in front of it, and it is not for an offer, as one of `least` bytes may be.
-    pub(crate) fn lets_pass(
-        &self,
-        envelope: Option<&Envelope>,
-        length: u64,
-        least: Option<u64>,
-    ) -> bool {
-        let long = least.is_some_and(|least| length >= least);
-        let written = long && envelope.is_some_and(|envelope| self.writable(envelope).is_some());
-        let waits = envelope.is_some_and(|envelope| !self.flags.lets_pass(envelope, length));
-        self.unreported.is_empty() && !written && !waits
-    }
-
     /// Notes how the writing of a send ended that the peer has heard nothing of. Whether it is such a one.
     pub(crate) fn note_written(&mut self, key: Key, refused: bool) -> bool {
         let Some(unreported) = self.unreported.iter_mut().find(|unreported| unreported.key == key)
@@ -177,8 +172,63 @@ impl Offers {
     }
 
     /// The offer that a message ends, written to it or not.
-    pub(crate) fn position(&self, envelope: &Envelope) -> Option<usize> {
+    pub(super) fn position(&self, envelope: &Envelope) -> Option<usize> {
         self.open.iter().position(|offer| offer.want.fits(envelope))
+    }
+}
+
+impl Watching for Offers {
+    /// The peer has announced receives that nothing was sent to yet, or has not heard of all that is written to them, or
+    /// has enabled flags.
+    fn checks(&self) -> bool {
+        !self.open.is_empty() || !self.unreported.is_empty() || !self.flags.is_idle()
+    }
+
+    fn notes(&self) -> bool {
+        self.is_announcer()
+    }
+
+    /// The peer has heard of all that is in front of the message, and it is for no offer and no flag.
+    fn lets_pass(&self, envelope: Option<&Envelope>, length: u64) -> bool {
+        let long = self.least.is_some_and(|least| length >= least);
+        let written = long && envelope.is_some_and(|envelope| self.writable(envelope).is_some());
+        let waits = envelope.is_some_and(|envelope| !self.flags.lets_pass(envelope, length));
+        self.unreported.is_empty() && !written && !waits
+    }
+
+    /// Ends the offer that the message fits: rule 3 of [`rtr`].
+    fn on_posted(&mut self, first: u32, next: u32, envelope: Option<&Envelope>) {
+        self.posted(first, next, envelope);
+        let reports = std::mem::take(&mut self.reports);
+        if let Some(at) = envelope.filter(|_| !reports).and_then(|envelope| self.position(envelope))
+        {
+            self.open.remove(at);
+        }
+    }
+
+    /// WITHDRAWN ends an offer: rule 4 of [`rtr`].
+    fn on_control(&mut self, id: AmId, payload: &[u8]) {
+        if id == wire::RTR
+            && let Some(rtr::Message::Withdrawn { receive }) = rtr::Message::parse(payload)
+        {
+            self.open.retain(|offer| offer.receive != receive);
+        }
+    }
+}
+
+/// A peer has heard of the first message that is written to it.
+pub(super) fn pop_first_written(peer: &mut Peer) {
+    if let Some(offers) = peer.watches.of_mut::<Offers>() {
+        offers.unreported.pop_front();
+    }
+    peer.recompute_short_limit();
+}
+
+/// How far that message came.
+pub(super) fn set_first_written(peer: &mut Peer, state: Writing) {
+    let offers = peer.watches.of_mut::<Offers>();
+    if let Some(first) = offers.and_then(|offers| offers.unreported.front_mut()) {
+        first.state = state;
     }
 }
 
@@ -196,7 +246,7 @@ mod tests {
         // Numbers go round.
         let start = u32::MAX - 1;
         let at = |n: u32| start.wrapping_add(n);
-        let mut offers = Offers::new(at(0));
+        let mut offers = Offers::new(at(0), None);
         offers.posted(at(0), at(1), Some(&envelope(5)));
         offers.posted(at(1), at(3), Some(&envelope(6)));
         offers.posted(at(3), at(4), None);
@@ -224,7 +274,7 @@ mod tests {
     #[test]
     fn only_the_last_messages_are_remembered() {
         let want = Want { space: 1, source: 2, tag: 0, mask: 0 };
-        let mut offers = Offers::new(0);
+        let mut offers = Offers::new(0, None);
         let many = REMEMBERED as u32 + 10;
         for number in 0..many {
             offers.posted(number, number + 1, Some(&envelope(5)));

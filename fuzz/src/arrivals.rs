@@ -221,7 +221,10 @@ impl Play {
         // One message in 8 of those with a high id comes out of order.
         let number = if id >> 5 == 7 { sequence.wrapping_add(3) } else { *sequence };
         *sequence = sequence.wrapping_add(1);
-        let header = [words[0], words[1], u64::from(number)];
+        // One in two has something in the high half of the third word, where messages that share an id have
+        // their number.
+        let high = if id >> 5 & 1 == 1 { words[1] as u32 } else { 0 };
+        let header = [words[0], words[1], u64::from(number) | u64::from(high) << 32];
         let id = AmId::from_wire(id % AmId::COUNT).expect("below the count");
         let source = Source(u32::from(who));
         self.wire().events.push_back(Event::Arrives(source, id, header, payload));

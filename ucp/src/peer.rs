@@ -21,13 +21,13 @@ use std::collections::VecDeque;
 use std::num::NonZeroU64;
 
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, Caps, EpId, PeerFailure, RkeyId};
+use bowline_uct::{Caps, EpId, PeerFailure, RkeyId};
 
 use crate::address::{PUTS, WorkerAddress};
 use crate::matching::Envelope;
 use crate::select::{Measure, Selection};
 use crate::watch::Watches;
-use crate::wire;
+use crate::wire::{self, MessageId};
 
 /// Index in the worker's table of peers.
 pub(crate) type PeerIndex = u32;
@@ -95,7 +95,7 @@ pub(crate) enum Pending {
     /// A control message.
     Control {
         /// Which.
-        id: AmId,
+        id: MessageId,
         /// Its first two words; the sequence number is put in when it is posted.
         words: [u64; 2],
         payload: Vec<u8>,
@@ -303,14 +303,19 @@ impl Peer {
     }
 
     /// Queues a control message.
-    pub(crate) fn push_control(&mut self, id: AmId, words: [u64; 2], payload: Vec<u8>) {
-        self.queue(Pending::Control { id, words, payload });
+    pub(crate) fn push_control(
+        &mut self,
+        id: impl Into<MessageId>,
+        words: [u64; 2],
+        payload: Vec<u8>,
+    ) {
+        self.queue(Pending::Control { id: id.into(), words, payload });
     }
 
     /// A control message was posted, with this number.
-    pub(crate) fn note_control(&mut self, number: u32, id: AmId, payload: &[u8]) {
+    pub(crate) fn note_control(&mut self, number: u32, id: MessageId, payload: &[u8]) {
         self.note_posted(number, None);
-        if id == wire::REMOTE_DONE {
+        if id.am() == wire::REMOTE_DONE {
             self.remotes = self.remotes.saturating_sub(1);
         }
         if self.watches.show(|one| one.on_control(id, payload)) {

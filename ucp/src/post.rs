@@ -6,7 +6,7 @@
 
 use bowline_base::buffer::SendBuf;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AmId, Iface, LocalSlice, PostError, Posted, Token};
+use bowline_uct::{AmId, Iface, LocalSlice, PostError, Posted, Token};
 
 use crate::error::OpError;
 use crate::pack;
@@ -14,7 +14,7 @@ use crate::peer::Peer;
 use crate::request::SendKind;
 use crate::state::counters::Counters;
 use crate::unexpected::INLINE;
-use crate::wire;
+use crate::wire::{self, MessageId};
 
 /// How far a request came.
 pub(crate) enum Post {
@@ -32,22 +32,16 @@ pub(crate) enum Post {
 /// Longest payload in several parts that is put together for a call that takes one piece.
 const JOINED: usize = 64;
 
-/// The header of the next message to a peer.
-#[inline(always)]
-const fn header(words: [u64; 2], peer: &Peer) -> AmHeader {
-    [words[0], words[1], peer.tx_sequence as u64]
-}
-
 /// Posts a message whose payload the transport copies in the call.
 #[inline(always)]
 pub(crate) fn short(
     lane: &mut dyn Iface,
     peer: &mut Peer,
-    id: AmId,
+    id: MessageId,
     words: [u64; 2],
     payload: &[u8],
 ) -> Result<(), PostError> {
-    lane.am_short(peer.ep, id, &header(words, peer), payload)?;
+    lane.am_short(peer.ep, id.am(), &id.header(words, peer.tx_sequence), payload)?;
     peer.number();
     Ok(())
 }
@@ -57,13 +51,14 @@ pub(crate) fn short(
 pub(crate) fn packed(
     lane: &mut dyn Iface,
     peer: &mut Peer,
-    id: AmId,
+    id: impl Into<MessageId>,
     words: [u64; 2],
     max: usize,
     pack: &mut dyn FnMut(View<'_>) -> usize,
 ) -> Result<usize, PostError> {
-    let header = header(words, peer);
-    let bytes = lane.am_bcopy(peer.ep, id, &header, max, pack)?;
+    let id = id.into();
+    let header = id.header(words, peer.tx_sequence);
+    let bytes = lane.am_bcopy(peer.ep, id.am(), &header, max, pack)?;
     peer.number();
     Ok(bytes)
 }
@@ -77,7 +72,7 @@ pub(crate) fn lent(
     runs: &[LocalSlice],
     token: Token,
 ) -> Result<Posted, PostError> {
-    let header = header(words, peer);
+    let header = MessageId::own(id).header(words, peer.tx_sequence);
     let posted = lane.am_zcopy(peer.ep, id, &header, runs, token)?;
     peer.number();
     Ok(posted)
@@ -105,7 +100,7 @@ pub(crate) fn eager(
         false => charge == 0 || peer.credit >= charge,
     };
     let (id, _, words) = kind.eager(0);
-    if !affordable || short(lane, peer, id, words, payload).is_err() {
+    if !affordable || short(lane, peer, id.into(), words, payload).is_err() {
         return false;
     }
     peer.credit -= charge;
@@ -121,10 +116,11 @@ pub(crate) fn eager(
 pub(crate) fn parts(
     lane: &mut dyn Iface,
     peer: &mut Peer,
-    id: AmId,
+    id: impl Into<MessageId>,
     words: [u64; 2],
     parts: &[&[u8]],
 ) -> Result<(), PostError> {
+    let id = id.into();
     let total = parts.iter().map(|part| part.len()).sum();
     if total > lane.attr().limits.am.max_short {
         let mut pack = |out: View<'_>| pack::gather(parts, out);

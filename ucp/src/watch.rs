@@ -6,9 +6,8 @@
 use std::any::Any;
 use std::fmt::Debug;
 
-use bowline_uct::AmId;
-
 use crate::matching::Envelope;
+use crate::wire::MessageId;
 
 /// What one protocol, or several together, keep for that at a peer.
 pub(crate) trait Watching: Debug + Send + Any {
@@ -27,7 +26,7 @@ pub(crate) trait Watching: Debug + Send + Any {
     fn on_posted(&mut self, _first: u32, _next: u32, _: Option<&Envelope>) {}
 
     /// A message of the engine's own, or of a protocol, was posted.
-    fn on_control(&mut self, _: AmId, _payload: &[u8]) {}
+    fn on_control(&mut self, _: MessageId, _payload: &[u8]) {}
 }
 
 #[derive(Debug, Default)]

@@ -2,9 +2,9 @@
 //! words. `docs/wire-protocol.md` is the same in prose.
 //!
 //! Every header's third word carries the sender's 32-bit sequence number to this peer in its low
-//! half. The receiver checks it.
+//! half. The receiver checks it. The high half names messages that share an id.
 
-use bowline_uct::{AmHeader, AmId, AtomicOp, AtomicWidth};
+use bowline_uct::{AmHeader, AmId, Arrival, AtomicOp, AtomicWidth};
 
 use crate::error::OpError;
 use crate::matching::Envelope;
@@ -88,6 +88,59 @@ pub(crate) const REMOTE: AmId = AmId::new(22);
 /// value of a word. Payload: what was read.
 pub(crate) const REMOTE_DONE: AmId = AmId::new(31);
 
+/// Messages of protocols that have no id of their own: which one it is the high half of the third word says.
+pub(crate) const NUMBERED: AmId = AmId::new(18);
+
+/// Which message it is: its id, and the number among those that share [`NUMBERED`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MessageId {
+    am: AmId,
+    number: u32,
+}
+
+impl MessageId {
+    /// A message that has an id of its own.
+    pub(crate) const fn own(am: AmId) -> Self {
+        Self { am, number: 0 }
+    }
+
+    /// One of those that share an id.
+    #[cfg(test)]
+    pub(crate) const fn numbered(number: u32) -> Self {
+        Self { am: NUMBERED, number }
+    }
+
+    /// Of a message that has arrived.
+    pub(crate) fn of(am: &Arrival<'_>) -> Self {
+        let number = if am.id == NUMBERED { (am.header[2] >> 32) as u32 } else { 0 };
+        Self { am: am.id, number }
+    }
+
+    /// The id of the transport's message.
+    #[inline(always)]
+    pub(crate) const fn am(self) -> AmId {
+        self.am
+    }
+
+    /// Its number among those that share an id; `None` where it has its own.
+    pub(crate) fn number(self) -> Option<u32> {
+        (self.am == NUMBERED).then_some(self.number)
+    }
+
+    /// The header of the message with these words and this sequence number.
+    #[inline(always)]
+    pub(crate) const fn header(self, words: [u64; 2], sequence: u32) -> AmHeader {
+        [words[0], words[1], sequence as u64 | (self.number as u64) << 32]
+    }
+}
+
+impl From<AmId> for MessageId {
+    #[inline(always)]
+    fn from(am: AmId) -> Self {
+        Self::own(am)
+    }
+}
+
 /// The last message of a sender on this connection, which it has ended because of what it received.
 /// Words: the reason, [`DAMAGED`] or [`OVERRUN`]; 0.
 pub(crate) const NOTICE: AmId = AmId::new(20);
@@ -99,8 +152,8 @@ pub(crate) const DAMAGED: u64 = 1;
 pub(crate) const OVERRUN: u64 = 2;
 
 /// Kept for what a later version brings; a peer that sends one today counts as damaged.
-/// 18 probe-claim, 19 revoke, 21 reconnect with an incarnation.
-pub(crate) const RESERVED: [u8; 3] = [18, 19, 21];
+/// 19 revoke, 21 reconnect with an incarnation.
+pub(crate) const RESERVED: [u8; 2] = [19, 21];
 
 #[inline]
 pub(crate) const fn tagged(envelope: &Envelope, sequence: u32) -> AmHeader {

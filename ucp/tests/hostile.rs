@@ -35,6 +35,8 @@ const AM_FIRST: u8 = 11;
 const PIECE: u8 = 4;
 const AM_RTS: u8 = 14;
 const STREAM: u8 = 15;
+const NUMBERED: u8 = 18;
+const RESERVED: u8 = 19;
 const NOTICE: u8 = 20;
 const REMOTE: u8 = 22;
 const RTR: u8 = 25;
@@ -80,6 +82,8 @@ struct Forger {
     lane: SimIface,
     ep: EpId,
     sequence: u32,
+    /// In the high half of each third word.
+    number: u32,
     heard: Heard,
     /// As it has introduced itself.
     address: Vec<u8>,
@@ -95,7 +99,8 @@ impl Forger {
         let heard = Heard::default();
         let network = network.clone();
         let address = Vec::new();
-        let mut forger = Self { network, lane, ep, sequence: 0, heard, address, reads: true };
+        let mut forger =
+            Self { network, lane, ep, sequence: 0, number: 0, heard, address, reads: true };
         forger.greet(2);
         forger
     }
@@ -116,7 +121,8 @@ impl Forger {
 
     /// Posts a message, if there is space for it.
     fn says(&mut self, id: u8, words: [u64; 2], payload: &[u8]) -> bool {
-        let header = [words[0], words[1], u64::from(self.sequence)];
+        let third = u64::from(self.sequence) | u64::from(self.number) << 32;
+        let header = [words[0], words[1], third];
         let mut pack = |out: bowline_base::view::View<'_>| out.copy_in(payload);
         let id = AmId::new(id);
         match self.lane.am_bcopy(self.ep, id, &header, payload.len(), &mut pack) {

@@ -12,7 +12,7 @@ use crate::matching::Envelope;
 use crate::peer::{PeerIndex, PeerState};
 use crate::request::{Body, SendPhase};
 use crate::select::MessageKind;
-use crate::wire::{self, Rts};
+use crate::wire::{self, MessageId, Rts};
 
 /// Actions that one arrival may ask for.
 const ACTIONS: usize = 4;
@@ -76,7 +76,7 @@ impl Engine {
             wire::RTS => self.rts_signal_safe(peer, header, payload),
             wire::ACK => self.ack_frees_nothing(header) && self.ack(peer, header).is_some(),
             wire::CREDIT => self.credit(peer, header).is_some(),
-            id => match self.protocols.of(id) {
+            _ => match self.protocols.of(MessageId::of(arrival)) {
                 Some(life) => life.on_message_signal_safe(self, peer, arrival),
                 None => false,
             },

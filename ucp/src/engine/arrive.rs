@@ -3,7 +3,7 @@
 use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AmId, Arrival, PeerFailure, Verdict};
+use bowline_uct::{AmHeader, Arrival, PeerFailure, Verdict};
 
 use super::Engine;
 use crate::action::Action;
@@ -15,7 +15,7 @@ use crate::request::{Body, Fetch, Request, Send, SendPhase, send_of};
 use crate::select::{Measure, MessageKind};
 use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload, Unexpected};
-use crate::wire::{self, Rts};
+use crate::wire::{self, MessageId, Rts};
 
 /// Longest control payload: an RTS with the longest key.
 const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
@@ -206,7 +206,7 @@ impl Engine {
             wire::AM if self.am_in_place(peer, arrival) => Verdict::Consumed,
             wire::STREAM => match self.stream_data(peer, arrival.payload) {
                 Some(verdict) => verdict,
-                None => self.reject_message(peer, arrival.id),
+                None => self.reject_message(peer, wire::STREAM.into()),
             },
             _ => self.arrive(peer, arrival),
         }
@@ -246,25 +246,27 @@ impl Engine {
             wire::STREAM_RTS => self.stream_rts(peer, arrival.payload),
             wire::AM_RTS => self.am_rts(peer, header, arrival.payload),
             // Else a second HELLO, a reserved id or one that never was.
-            id => match self.protocols.of(id) {
+            _ => match self.protocols.of(MessageId::of(arrival)) {
                 Some(life) => life.on_message(self, peer, arrival),
                 None => None,
             },
         };
         match fine {
             Some(()) => Verdict::Consumed,
-            None => self.reject_message(peer, arrival.id),
+            None => self.reject_message(peer, MessageId::of(arrival)),
         }
     }
 
     /// Gives up a peer whose message no correct peer sends.
     #[cold]
-    fn reject_message(&mut self, peer: PeerIndex, id: AmId) -> Verdict {
-        let id = id.get();
-        let why = if wire::RESERVED.contains(&id) {
-            format!("a message of id {id}, which is reserved")
-        } else {
-            format!("a message of id {id} that means nothing")
+    fn reject_message(&mut self, peer: PeerIndex, id: MessageId) -> Verdict {
+        let (number, id) = (id.number(), id.am().get());
+        let why = match number {
+            Some(number) => format!("a message of id {id} and number {number} that means nothing"),
+            None if wire::RESERVED.contains(&id) => {
+                format!("a message of id {id}, which is reserved")
+            }
+            None => format!("a message of id {id} that means nothing"),
         };
         self.reject(peer, PeerFailure::Damaged, &why);
         Verdict::Consumed

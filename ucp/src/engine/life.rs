@@ -25,7 +25,7 @@ use std::any::Any;
 
 use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, Arrival, Caps, PeerFailure, PostError, RkeyId, WHOLE_PROCESS};
+use bowline_uct::{Arrival, Caps, PeerFailure, PostError, RkeyId, WHOLE_PROCESS};
 
 use super::{Engine, Inner};
 use crate::lanes::Lane;
@@ -37,6 +37,7 @@ use crate::protocol::Protocol;
 use crate::request::{Fetch, SendKind};
 use crate::settings::{Options, RndvScheme};
 use crate::status::OpStatus;
+use crate::wire::MessageId;
 
 /// The life of a protocol. What a protocol has no part in does nothing.
 pub(crate) trait Life: Sync {
@@ -44,7 +45,7 @@ pub(crate) trait Life: Sync {
     fn protocol(&self) -> &'static Protocol;
 
     /// The active messages that are its own.
-    fn ids(&self) -> &'static [AmId] {
+    fn ids(&self) -> &'static [MessageId] {
         &[]
     }
 
@@ -275,6 +276,8 @@ pub(crate) struct Protocols {
     pub(crate) lives: Vec<&'static dyn Life>,
     /// By the id of a message: whose it is.
     owners: [Option<&'static dyn Life>; IDS],
+    /// Whose those are that share an id. Few.
+    numbered: Vec<(u32, &'static dyn Life)>,
     pub(crate) kept: Kept,
     /// A receive that a message has met which its protocol wants to be kept: the next one that is.
     pub(crate) met: Option<(Key, &'static dyn Life)>,
@@ -287,8 +290,11 @@ impl Protocols {
         let Some(life) = life else { return };
         self.lives.push(life);
         for id in life.ids() {
-            let before = self.owners[usize::from(id.get())].replace(life);
-            debug_assert!(before.is_none(), "a message belongs to one protocol");
+            debug_assert!(self.of(*id).is_none(), "a message belongs to one protocol");
+            match id.number() {
+                Some(number) => self.numbered.push((number, life)),
+                None => self.owners[usize::from(id.am().get())] = Some(life),
+            }
         }
     }
 
@@ -314,7 +320,12 @@ impl Protocols {
     }
 
     /// The protocol that a message is of.
-    pub(crate) fn of(&self, id: AmId) -> Option<&'static dyn Life> {
-        *self.owners.get(usize::from(id.get()))?
+    pub(crate) fn of(&self, id: MessageId) -> Option<&'static dyn Life> {
+        match id.number() {
+            Some(number) => {
+                self.numbered.iter().find(|(other, _)| *other == number).map(|one| one.1)
+            }
+            None => *self.owners.get(usize::from(id.am().get()))?,
+        }
     }
 }

@@ -69,7 +69,7 @@ mod sender;
 mod table;
 
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, Arrival, PeerFailure};
+use bowline_uct::{Arrival, PeerFailure};
 
 use crate::action::Action;
 use crate::engine::life::Life;
@@ -80,7 +80,7 @@ use crate::post::Post;
 use crate::protocol::Protocol;
 use crate::settings::{AnySource, Options};
 use crate::status::OpStatus;
-use crate::wire;
+use crate::wire::{self, MessageId};
 
 pub(super) use held::Flags;
 pub(crate) use message::Message;
@@ -96,8 +96,8 @@ impl Life for Flagged {
         &ANY
     }
 
-    fn ids(&self) -> &'static [AmId] {
-        &[wire::ANY]
+    fn ids(&self) -> &'static [MessageId] {
+        const { &[MessageId::own(wire::ANY)] }
     }
 
     fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {

@@ -39,8 +39,7 @@ use bowline_base::cursor::{Cursor, CursorEnd};
 use bowline_base::slab::Key;
 use bowline_model::cheapest::Line;
 use bowline_uct::{
-    AmHeader, AmId, Arrival, Caps, Iface, MemHandle, PeerFailure, PostError, Posted, RemoteSlice,
-    Token,
+    AmHeader, Arrival, Caps, Iface, MemHandle, PeerFailure, PostError, Posted, RemoteSlice, Token,
 };
 
 use crate::action::Action;
@@ -54,7 +53,7 @@ use crate::peer::{PeerIndex, writes_no_more};
 use crate::protocol::{Op, Protocol, Receiving};
 use crate::request::receive_of;
 use crate::state::async_state::{READY, RESERVE};
-use crate::wire::{self, CoopRequest, WireKey};
+use crate::wire::{self, CoopRequest, MessageId, WireKey};
 
 pub(crate) use help::Help;
 
@@ -125,8 +124,8 @@ impl Life for Coop {
         }
     }
 
-    fn ids(&self) -> &'static [AmId] {
-        &[wire::COOP_REQ, wire::COOP_FIN]
+    fn ids(&self) -> &'static [MessageId] {
+        const { &[MessageId::own(wire::COOP_REQ), MessageId::own(wire::COOP_FIN)] }
     }
 
     fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {

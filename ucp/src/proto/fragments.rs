@@ -10,7 +10,7 @@
 use bowline_base::buffer::SendBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, AmId, Arrival, Iface, PostError};
+use bowline_uct::{AmHeader, Arrival, Iface, PostError};
 
 use crate::action::Action;
 use crate::engine::life::{Life, Offer};
@@ -22,7 +22,7 @@ use crate::protocol::{Protocol, Receiving, Sending};
 use crate::request::{SendPhase, receive_of};
 use crate::settings::RndvScheme;
 use crate::status::WaitsFor;
-use crate::wire;
+use crate::wire::{self, MessageId};
 
 /// The receiver asks for fragments.
 pub(crate) static FRAGMENTS: Protocol = Protocol::rendezvous("rndv/copy", |op, context| {
@@ -94,8 +94,8 @@ impl Life for Fragments {
         &FRAGMENTS
     }
 
-    fn ids(&self) -> &'static [AmId] {
-        &[wire::CTS, wire::FRAGMENT]
+    fn ids(&self) -> &'static [MessageId] {
+        const { &[MessageId::own(wire::CTS), MessageId::own(wire::FRAGMENT)] }
     }
 
     fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {

@@ -4,14 +4,13 @@
 use std::collections::VecDeque;
 
 use bowline_base::slab::Key;
-use bowline_uct::AmId;
 
 use super::any::Flags;
 use super::rtr;
 use crate::matching::Envelope;
 use crate::peer::Peer;
 use crate::watch::Watching;
-use crate::wire::{self, TargetBuffer};
+use crate::wire::{self, MessageId, TargetBuffer};
 
 /// Most offers of one peer; no correct receiver announces more.
 pub(crate) const OFFERS: usize = 256;
@@ -207,8 +206,8 @@ impl Watching for Offers {
     }
 
     /// WITHDRAWN ends an offer: rule 4 of [`rtr`].
-    fn on_control(&mut self, id: AmId, payload: &[u8]) {
-        if id == wire::RTR
+    fn on_control(&mut self, id: MessageId, payload: &[u8]) {
+        if id.am() == wire::RTR
             && let Some(rtr::Message::Withdrawn { receive }) = rtr::Message::parse(payload)
         {
             self.open.retain(|offer| offer.receive != receive);

@@ -26,7 +26,7 @@ use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Arrival, Caps, Iface, LocalSlice, MemHandle, PeerFailure, PostError, Posted,
+    AmHeader, Arrival, Caps, Iface, LocalSlice, MemHandle, PeerFailure, PostError, Posted,
     RemoteSlice, RkeyId, WHOLE_PROCESS,
 };
 
@@ -43,7 +43,7 @@ use crate::protocol::{Protocol, Receiving, Sending};
 use crate::request::{OpenBuffer, Requests, Send, SendPhase, receive_of, send_of, token};
 use crate::settings::RndvScheme;
 use crate::status::{OpStatus, WaitsFor};
-use crate::wire::{self, MAX_RKEY, Rts, WireKey};
+use crate::wire::{self, MAX_RKEY, MessageId, Rts, WireKey};
 
 /// The sender writes the message.
 pub(crate) static PUT: Protocol = Protocol::rendezvous("rndv/put", |_, _| None);
@@ -55,8 +55,8 @@ impl Life for Writes {
         &PUT
     }
 
-    fn ids(&self) -> &'static [AmId] {
-        &[wire::PUT, wire::PUT_DONE]
+    fn ids(&self) -> &'static [MessageId] {
+        const { &[MessageId::own(wire::PUT), MessageId::own(wire::PUT_DONE)] }
     }
 
     fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {

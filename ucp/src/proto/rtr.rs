@@ -76,7 +76,7 @@ mod message;
 mod offers;
 
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, Arrival, PeerFailure, PostError};
+use bowline_uct::{Arrival, PeerFailure, PostError};
 
 use crate::engine::life::Life;
 use crate::engine::{Engine, Inner};
@@ -87,7 +87,7 @@ use crate::protocol::Protocol;
 use crate::request::SendKind;
 use crate::settings::{Options, RndvScheme};
 use crate::status::OpStatus;
-use crate::wire;
+use crate::wire::{self, MessageId};
 
 pub(crate) use announce::Announcer;
 pub(crate) use message::Message;
@@ -102,8 +102,8 @@ impl Life for Announces {
         &RTR
     }
 
-    fn ids(&self) -> &'static [AmId] {
-        &[wire::RTR]
+    fn ids(&self) -> &'static [MessageId] {
+        const { &[MessageId::own(wire::RTR)] }
     }
 
     fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {

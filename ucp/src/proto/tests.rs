@@ -14,7 +14,7 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_model::cheapest::Line;
 use bowline_sim::{Network, NetworkOptions};
-use bowline_uct::{AmId, Arrival, Iface, PeerFailure, PostError};
+use bowline_uct::{Arrival, Iface, PeerFailure, PostError};
 
 use super::{Op, Protocol, all, put};
 use crate::action::Action;
@@ -29,6 +29,7 @@ use crate::request::{Body, SendPhase, receive_of};
 use crate::settings::{RndvScheme, SETTINGS};
 use crate::status::WaitsFor;
 use crate::wait::{Idle, Stages, Waiter};
+use crate::wire::{self, MessageId};
 use crate::worker::{Worker, WorkerParts};
 use crate::{Envelope, MatchSpec, RequestId, SendMode, Sent, SpaceOptions};
 
@@ -36,10 +37,10 @@ static PARCELS: Protocol = Protocol::rendezvous("test/parcel", |op, _| {
     matches!(op, Op::TagSend | Op::Fetch).then_some((Line::ZERO, 3000, LONGEST))
 });
 
-/// Words: the sender's request, the receiver's. Its id and the next one are kept for later versions.
-const ASK: AmId = AmId::new(21);
+/// Words: the sender's request, the receiver's.
+const ASK: MessageId = MessageId::numbered(1);
 /// Words: the receiver's request. Payload: the message.
-const PARCEL: AmId = AmId::new(19);
+const PARCEL: MessageId = MessageId::numbered(u32::MAX);
 
 /// Longest message that goes by it, which is one of the transport's.
 const LONGEST: u64 = 6000;
@@ -91,14 +92,14 @@ impl Life for Parcels {
         &PARCELS
     }
 
-    fn ids(&self) -> &'static [AmId] {
+    fn ids(&self) -> &'static [MessageId] {
         &[ASK, PARCEL]
     }
 
     fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
         let [first, second, _] = am.header;
         let key = Key::from_wire(first);
-        if am.id == ASK {
+        if MessageId::of(am) == ASK {
             let Some(send) = engine.asked_for(peer, first)? else { return Some(()) };
             let sender = Box::new(Addressed { remote: second });
             send.phase = SendPhase::Moving(sender);
@@ -310,11 +311,28 @@ fn a_setting_is_asked_for_of_one_protocol_at_most() {
 
 #[test]
 fn every_message_belongs_to_one_protocol() {
-    let mut ids: Vec<u8> =
-        all().lives.iter().flat_map(|life| life.ids()).map(|id| id.get()).collect();
-    let all = ids.len();
-    ids.sort_unstable();
-    ids.dedup();
-    assert_eq!(ids.len(), all);
-    assert!(ids.iter().all(|id| *id < 32));
+    let lives = all().lives;
+    let ids: Vec<MessageId> = lives.iter().flat_map(|life| life.ids()).copied().collect();
+    for (at, id) in ids.iter().enumerate() {
+        assert!(!ids[..at].contains(id), "{id:?}");
+        // The one that others share is nobody's by itself.
+        assert_eq!(id.am() == wire::NUMBERED, id.number().is_some());
+    }
+}
+
+/// A number that no protocol has is damage, whatever the others have, and so is one that its protocol refuses.
+#[test]
+fn numbers_of_no_protocol_end_the_connection() {
+    let cases = [(0, [0; 2]), (2, [0; 2]), (u32::MAX - 1, [1, 2]), (1, [u64::MAX, 0])];
+    for (number, words) in cases {
+        let (network, workers, ep) = pair();
+        let received = receive(&workers[1], 5000);
+        let message = MessageId::numbered(number);
+        workers[0].inner.borrow_mut().control(ep.index(), message, words, &[7; 8]);
+        while workers[1].counters().peers_failed == 0 {
+            let events = workers[0].progress() + workers[1].progress();
+            assert!(events > 0 || network.advance(), "number {number} means something");
+        }
+        workers[1].cancel(received);
+    }
 }

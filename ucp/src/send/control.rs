@@ -1,18 +1,28 @@
 //! Messages of the engine's own: behind what waits for a peer, or in front of it.
 
-use bowline_uct::{AmId, PostError};
+use bowline_uct::PostError;
 
 use crate::engine::Inner;
 use crate::peer::{PeerIndex, Pending};
 use crate::post;
-use crate::wire;
+use crate::wire::{self, MessageId};
 
 /// Messages that wait for a peer from which on it is asked how many of them are answers.
 const MANY: usize = 1 << 10;
 
 impl Inner {
     /// Sends a control message, behind what waits.
-    pub(crate) fn control(&mut self, index: PeerIndex, id: AmId, words: [u64; 2], payload: &[u8]) {
+    pub(crate) fn control(
+        &mut self,
+        index: PeerIndex,
+        id: impl Into<MessageId>,
+        words: [u64; 2],
+        payload: &[u8],
+    ) {
+        self.control_as(index, id.into(), words, payload);
+    }
+
+    fn control_as(&mut self, index: PeerIndex, id: MessageId, words: [u64; 2], payload: &[u8]) {
         if self.ready(index).is_err() {
             return;
         }
@@ -54,18 +64,19 @@ impl Inner {
             bytes += growth as u64;
         }
         if bytes > 0 {
-            self.control_now(index, wire::CREDIT, [bytes, 0]);
+            self.control_now(index, wire::CREDIT.into(), [bytes, 0]);
         }
     }
 
     /// Sends a control message in front of what waits. Sends that wait for credit would otherwise
     /// keep the peer's credit from it, and two such peers each other.
-    fn control_now(&mut self, index: PeerIndex, id: AmId, words: [u64; 2]) {
+    fn control_now(&mut self, index: PeerIndex, id: MessageId, words: [u64; 2]) {
         if self.ready(index).is_err() {
             return;
         }
         let peer = &mut self.engine.peers[index as usize];
-        if matches!(peer.pending.front(), Some(Pending::Control { id: wire::HELLO, .. })) {
+        let greets = |waits: &Pending| matches!(waits, Pending::Control { id, .. } if id.am() == wire::HELLO);
+        if peer.pending.front().is_some_and(greets) {
             // Nothing goes before the greeting.
             return peer.push_control(id, words, Vec::new());
         }

@@ -1,7 +1,7 @@
 //! What waits for a peer, in order: for its connection, for space in its lane, for credit.
 
 use bowline_base::slab::Key;
-use bowline_uct::{AmId, PeerFailure, PostError};
+use bowline_uct::{PeerFailure, PostError};
 
 use super::Post;
 use crate::engine::Inner;
@@ -11,7 +11,7 @@ use crate::post;
 use crate::request::{Body, Request, SendKind, send_of};
 use crate::status::OpStatus;
 use crate::unexpected::INLINE;
-use crate::wire;
+use crate::wire::{self, MessageId};
 
 impl Inner {
     /// Makes the endpoint to a peer and greets it, if that was not done yet.
@@ -54,7 +54,7 @@ impl Inner {
         self.watch_over(index);
         let peer = &mut self.engine.peers[index as usize];
         let payload = self.own_address.clone();
-        peer.queue_first(Pending::Control { id: wire::HELLO, words: [0, 0], payload });
+        peer.queue_first(Pending::Control { id: wire::HELLO.into(), words: [0, 0], payload });
         self.resume(index);
         Ok(())
     }
@@ -118,7 +118,7 @@ impl Inner {
     }
 
     /// Whether a control message may be posted, which waits for its protocol where that checks what goes to the peer.
-    fn may_post(&mut self, index: PeerIndex, id: AmId) -> bool {
+    fn may_post(&mut self, index: PeerIndex, id: MessageId) -> bool {
         if !self.engine.peers[index as usize].watches.check() {
             return true;
         }

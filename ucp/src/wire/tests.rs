@@ -73,7 +73,29 @@ fn golden_bytes_of_what_owners_are_asked_for() {
     assert_eq!(Remote::parse(&put), Some((Remote::Put, &[9, 8][..])));
 }
 
+#[test]
+fn golden_headers() {
+    let (words, sequence) = ([1, 2], 0x0304_0506);
+    assert_eq!(MessageId::own(RTS).header(words, sequence), [1, 2, 0x0304_0506]);
+    let numbered = MessageId::numbered(0x0708_090a);
+    assert_eq!(numbered.am().get(), 18);
+    assert_eq!(numbered.header(words, sequence), [1, 2, 0x0708_090a_0304_0506]);
+}
+
 proptest! {
+    #[test]
+    fn numbers_survive_and_mean_nothing_for_other_ids(am in 0..AmId::COUNT, number: u32, order: u32) {
+        let am = AmId::new(am);
+        let header = MessageId::numbered(number).header([0, 0], order);
+        let payload = bowline_base::view::View::empty();
+        let arrival =
+            Arrival { source: bowline_uct::Source(0), id: am, header, payload, desc: None };
+        let id = MessageId::of(&arrival);
+        prop_assert_eq!((id.am(), sequence(&header)), (am, order));
+        prop_assert_eq!(id.number(), (am == NUMBERED).then_some(number));
+        prop_assert_eq!(am == NUMBERED || id == MessageId::own(am), true);
+    }
+
     #[test]
     fn any_bytes_are_parsed_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
         let _ = Rts::parse(&bytes);

@@ -20,7 +20,7 @@ fn what_waits_for_a_damaged_peer_ends_and_nothing_of_it_is_served() {
     assert_eq!(victim.counters().unexpected, 1);
 
     // An id that is reserved, and then what a healthy peer would send.
-    forger.posts(&victim, 18, [0, 0], &[]);
+    forger.posts(&victim, RESERVED, [0, 0], &[]);
     for _ in 0..1000 {
         forger.posts(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
         forger.posts(&victim, AM, [7, 0], &[1; 8]);
@@ -57,7 +57,7 @@ fn a_rejected_peer_does_not_come_back_by_another_greeting() {
     let network = Network::new(NetworkOptions::default());
     let victim = worker(&network, 0, &[]);
     let mut forger = Forger::new(&network, &victim);
-    forger.posts(&victim, 18, [0, 0], &[]);
+    forger.posts(&victim, RESERVED, [0, 0], &[]);
     forger.settle(&victim);
     assert_eq!(victim.counters().peers_failed, 1);
     // The same name again, and others, on the connection that was rejected.
@@ -119,6 +119,26 @@ fn words_about_a_receive_that_was_not_announced_are_damage() {
         forger.settle(&victim);
         ends_with(&victim, named, OpError::MemberFailed { rank: 1 });
         assert_eq!(forger.notices(), [1], "{words:?}");
+    }
+}
+
+/// The high half of the third word numbers messages that share an id. It means nothing for others.
+#[test]
+fn numbers_that_no_protocol_has_are_damage() {
+    for number in [0, 1, 7, u32::MAX] {
+        let network = Network::new(NetworkOptions::default());
+        let victim = worker(&network, 0, &[]);
+        let mut forger = Forger::new(&network, &victim);
+        let named = receive(&victim, Some(1), 99);
+        forger.number = number;
+        forger.posts(&victim, EAGER, tagged(0, 1, 5), &[1; 8]);
+        forger.settle(&victim);
+        assert_eq!((victim.counters().unexpected, forger.notices()), (1, vec![]));
+        assert!(!victim.is_complete(named));
+        forger.posts(&victim, NUMBERED, tagged(0, 1, 99), &[1; 8]);
+        forger.settle(&victim);
+        ends_with(&victim, named, OpError::MemberFailed { rank: 1 });
+        assert_eq!(forger.notices(), [1], "{number}");
     }
 }
 

@@ -92,7 +92,7 @@ impl Watching for Held {
         self.posted.extend(first..next);
     }
 
-    fn on_control(&mut self, _: AmId, _: &[u8]) {
+    fn on_control(&mut self, _: MessageId, _: &[u8]) {
         self.controls += 1;
     }
 }

@@ -12,7 +12,7 @@ use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
     Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError,
-    PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source, TagOffload,
+    PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source, 
     Token, Unreachable, Wakeup, lacks,
 };
 
@@ -327,10 +327,6 @@ impl KeptArrivals for ScriptLane {
     fn desc_view(&self, _: Desc) -> Option<View<'_>> {
         None
     }
-}
-
-impl TagOffload for ScriptLane {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for ScriptLane {

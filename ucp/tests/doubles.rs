@@ -9,7 +9,7 @@ use bowline_sim::Network;
 use bowline_ucp::{Clock, Ep, Idle, Members, SpaceOptions, Stages, Waiter, Worker, WorkerParts};
 use bowline_uct::{
     EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemoryDomain, OneSided, PostError, Posted,
-    RemoteSlice, SignalSafe, TagOffload, Token, Wakeup, forward,
+    RemoteSlice, SignalSafe, Token, Wakeup, forward,
 };
 
 /// For tests that make progress themselves, with the clock of a network if there is one.
@@ -153,10 +153,6 @@ impl<I: Iface> Wakeup for Altered<I> {
 
 impl<I: Iface> KeptArrivals for Altered<I> {
     below! { release desc_view }
-}
-
-impl<I: Iface> TagOffload for Altered<I> {
-    below! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl<I: Iface> SignalSafe for Altered<I> {

@@ -33,8 +33,6 @@ bitflags! {
         const PUT_BEFORE_ATOMIC = 1 << 11;
         /// A put can carry a notification (`put_notify`).
         const PUT_NOTIFY = 1 << 12;
-        /// Hardware, or the library below, matches messages by tag (`tag_send`, `tag_recv`).
-        const TAG_OFFLOAD = 1 << 13;
         /// The death of a peer is noticed without the peer's progress.
         const PEER_FAILURE = 1 << 14;
         /// `check` asks for the peer's life now.

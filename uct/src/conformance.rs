@@ -32,7 +32,6 @@ pub mod harness;
 pub mod model;
 pub mod rma;
 pub mod signal_safe;
-pub mod tags;
 pub mod threads;
 pub mod wakeup;
 
@@ -304,10 +303,6 @@ macro_rules! conformance {
             signal_safe: {
                 messages_come_once_and_in_order, a_handler_answers, prepared_memory_is_read_into,
                 reads_complete_once,
-            }
-            tags: {
-                matched_by_tag_and_mask, matched_when_received_late, one_tag_keeps_its_order,
-                withdrawn_receives,
             }
             threads: { streams, ping_pong, many_to_one }
             model: { messages, memory }

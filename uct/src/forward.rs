@@ -15,13 +15,13 @@
 /// name the trait's method would call itself, which the compiler reports (`unconditional_recursion`).
 ///
 /// ```
-/// # use bowline_uct::{MemHandle, TagOffload, forward};
+/// # use bowline_uct::{Wakeup, forward};
 /// struct Counted {
 ///     below: Box<dyn bowline_uct::Iface>,
 /// }
 ///
-/// impl TagOffload for Counted {
-///     forward! { [this => this.below] tag_send tag_recv tag_cancel tag_limits }
+/// impl Wakeup for Counted {
+///     forward! { [this => this.below] doorbell arm disarm event_fd }
 /// }
 /// ```
 #[macro_export]
@@ -107,7 +107,6 @@ macro_rules! __lacking {
     (release) => { () };
     (desc_view) => { None };
     (explain) => { Vec::new() };
-    (tag_limits) => { $crate::OpLimits::default() };
     (progress_signal_safe) => { 0 };
     (can_post_signal_safe) => { false };
     (prepare) => { Err($crate::MemError::Unsupported("read by a signal handler into memory that was prepared")) };
@@ -124,9 +123,6 @@ macro_rules! __lacking {
     (get_bcopy) => { $crate::__lacking! { post } };
     (get_zcopy) => { $crate::__lacking! { post } };
     (atomic) => { $crate::__lacking! { post } };
-    (tag_send) => { $crate::__lacking! { post } };
-    (tag_recv) => { $crate::__lacking! { post } };
-    (tag_cancel) => { $crate::__lacking! { post } };
     (post) => { Err($crate::PostError::Unsupported) };
 }
 
@@ -181,11 +177,6 @@ macro_rules! __method {
     (arm $then:ident $to:tt) => { $crate::$then! { $to fn arm(&mut self, descriptor: bool) -> $crate::Armed } };
     (disarm $then:ident $to:tt) => { $crate::$then! { $to fn disarm(&mut self) } };
     (event_fd $then:ident $to:tt) => { $crate::$then! { $to fn event_fd(&mut self) -> Result<$crate::BorrowedFd<'_>, $crate::OpenError> } };
-    // TagOffload
-    (tag_send $then:ident $to:tt) => { $crate::$then! { $to fn tag_send(&mut self, ep: $crate::EpId, tag: u64, payload: &[$crate::LocalSlice], token: $crate::Token) -> Result<$crate::Posted, $crate::PostError> } };
-    (tag_recv $then:ident $to:tt) => { $crate::$then! { $to fn tag_recv(&mut self, which: $crate::TagMatch, space: &[$crate::LocalSlice], token: $crate::Token) -> Result<$crate::Posted, $crate::PostError> } };
-    (tag_cancel $then:ident $to:tt) => { $crate::$then! { $to fn tag_cancel(&mut self, token: $crate::Token) -> Result<(), $crate::PostError> } };
-    (tag_limits $then:ident $to:tt) => { $crate::$then! { $to fn tag_limits(&self) -> $crate::OpLimits } };
     // KeptArrivals
     (release $then:ident $to:tt) => { $crate::$then! { $to fn release(&mut self, desc: $crate::Desc) } };
     (desc_view $then:ident $to:tt) => { $crate::$then! { $to fn desc_view(&self, desc: $crate::Desc) -> Option<$crate::View<'_>> } };

@@ -19,7 +19,6 @@
 //! | [`OneSided`] | puts, gets, atomics | a bit for each flavour |
 //! | [`Wakeup`] | sleep until something arrives | `WAKEUP`, `EVENT_FD` |
 //! | [`KeptArrivals`] | arrivals that the receiver keeps | each arrival says so |
-//! | [`TagOffload`] | messages that the transport matches | `TAG_OFFLOAD` |
 //! | [`SignalSafe`] | progress in a signal handler, and gets there | `SIGNAL_SAFE`, `GET_PREPARED` |
 //!
 //! A part that an interface lacks answers so, operations with [`PostError::Unsupported`]. No method has a
@@ -38,7 +37,6 @@ use crate::one_sided::OneSided;
 use crate::signal_sink::SignalSafe;
 use crate::sink::{AmId, Sink};
 use crate::slice::LocalSlice;
-use crate::tag::TagOffload;
 use crate::wakeup::Wakeup;
 
 /// A transport's interface. See the module's text for the rules.
@@ -50,7 +48,7 @@ use crate::wakeup::Wakeup;
 /// same holds for memory when its lending or exposure has ended; (3) and for all of it once the
 /// implementation has been dropped.
 pub unsafe trait Iface:
-    MemoryDomain + OneSided + Wakeup + KeptArrivals + TagOffload + SignalSafe + Send
+    MemoryDomain + OneSided + Wakeup + KeptArrivals + SignalSafe + Send
 {
     /// Capabilities and limits; constant during the interface's life.
     fn attr(&self) -> &IfaceAttr;

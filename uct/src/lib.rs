@@ -31,7 +31,6 @@ pub mod runtime;
 mod signal_sink;
 mod sink;
 mod slice;
-mod tag;
 mod wakeup;
 
 /// Types of base that the contract speaks of.
@@ -53,7 +52,6 @@ pub use sink::{AmId, Arrival, Desc, Discard, Sink, Verdict};
 pub use slice::LocalSlice;
 /// What [`Wakeup::event_fd`] lends.
 pub use std::os::fd::BorrowedFd;
-pub use tag::{CUT, TagMatch, TagOffload, WITHDRAWN};
 pub use wakeup::{Armed, Wakeup};
 
 /// The fixed header that every active message carries in front of its payload: three words

@@ -47,8 +47,7 @@ impl LocalSlice {
     /// has ended:
     /// - the memory must stay readable, and nobody may write it: a handle that owns it is neither dropped
     ///   nor emptied (it may move);
-    /// - the slice must be given only to what reads: to `am_zcopy`, `put_zcopy`, `tag_send` and
-    ///   `mem_expose`.
+    /// - the slice must be given only to what reads: to `am_zcopy`, `put_zcopy` and `mem_expose`.
     ///
     /// A post has ended when it did not answer [`Posted::InFlight`](crate::Posted::InFlight), and else when its completion was
     /// reported to the sink; a loan when `mem_release` has returned; both when the interface was dropped.

@@ -10,8 +10,7 @@ use bowline_uct::runtime::{RegisteredMemory, check_len};
 use bowline_uct::{
     AmHeader, AmId, Armed, BorrowedFd, Caps, Discard, EpId, Iface, IfaceAttr, KeptArrivals,
     LocalSlice, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PeerFailure, PostError,
-    Posted, RemoteSlice, SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward,
-    lacks,
+    Posted, RemoteSlice, SignalSafe, Sink, Source, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::MultiRail;
@@ -404,10 +403,6 @@ impl Wakeup for MultiRail {
 
 impl KeptArrivals for MultiRail {
     lacks! { release desc_view }
-}
-
-impl TagOffload for MultiRail {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for MultiRail {

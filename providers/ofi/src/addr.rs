@@ -175,6 +175,7 @@ impl Address {
 /// # Panics
 /// When that does not give the same bytes.
 #[doc(hidden)]
+#[cfg(any(test, fuzzing))]
 pub fn fuzz_address(bytes: &[u8]) {
     if let Ok(address) = Address::unpack(bytes) {
         let body = bytes.len() - CHECK;

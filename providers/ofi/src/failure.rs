@@ -109,10 +109,6 @@ impl OfiIface {
         if matches!(work, Work::Orphan { .. } | Work::Free) {
             return;
         }
-        if let Work::Tagged { token, receive: true } = work {
-            self.tagged_receives -= 1;
-            return self.receive_ended_badly(token, error);
-        }
         self.peers[peer as usize].under_way -= 1;
         // An access that the target refused is the operation's failure alone.
         let one_sided = matches!(work, Work::Put { .. } | Work::Get { .. } | Work::Atomic { .. });
@@ -130,9 +126,7 @@ impl OfiIface {
             how
         };
         match work {
-            Work::SendLent { token, .. } | Work::Tagged { token, .. } => {
-                self.complete(token, Err(how));
-            }
+            Work::SendLent { token, .. } => self.complete(token, Err(how)),
             Work::Put { token, epoch, .. }
             | Work::Get { token, epoch }
             | Work::Atomic { token, epoch, .. } => {
@@ -229,8 +223,7 @@ impl OfiIface {
                 | Work::Put { token, .. }
                 | Work::Get { token, .. }
                 | Work::Atomic { token, .. }
-                | Work::Asked { token, .. }
-                | Work::Tagged { token, .. } => self.complete(token, Err(how)),
+                | Work::Asked { token, .. } => self.complete(token, Err(how)),
                 Work::Free | Work::Send { .. } | Work::Orphan { .. } => {}
             }
         }

@@ -95,8 +95,6 @@ pub struct OfiIface {
     pub(crate) endpoints: EpTable<u32>,
     pub(crate) waiters: WritableList,
     pub(crate) ops: Ops,
-    /// Those of `ops` that are receives by tag.
-    pub(crate) tagged_receives: usize,
     pub(crate) events: EventQueue,
     /// Completions that were read while arming: context and length.
     pub(crate) stash: VecDeque<(usize, usize)>,
@@ -224,7 +222,6 @@ impl OfiIface {
             endpoints: EpTable::default(),
             waiters: WritableList::default(),
             ops: Ops::default(),
-            tagged_receives: 0,
             events: EventQueue::with_capacity(64),
             stash: VecDeque::new(),
             busy: VecDeque::new(),
@@ -374,7 +371,6 @@ fn attr(
     caps.set(Caps::AM_ZCOPY, lent > 0);
     caps.set(Caps::ATOMIC_DEVICE, native_atomics);
     caps.set(Caps::ATOMIC_CPU, !native_atomics);
-    caps.set(Caps::TAG_OFFLOAD, traits.tagged);
     caps.set(Caps::EVENT_FD, wakeup);
     // By messages, which the target serves: so does libfabric with puts, and one comes after them.
     caps.set(Caps::RMA_WAKES, wakeup && !native_atomics);

@@ -108,8 +108,6 @@ pub(crate) struct Traits {
     /// Bits of a key of memory that the user of libfabric may choose.
     pub(crate) key_bits: u32,
     pub(crate) atomics: bool,
-    /// Matches by tags of 64 bits.
-    pub(crate) tagged: bool,
 }
 
 /// The text of an error of libfabric as that of the system.
@@ -246,11 +244,10 @@ impl Offers {
 
     /// The offer that `options` leads to, alone in its list.
     pub(crate) fn choose(options: &OfiOptions) -> Result<Self, OpenError> {
-        let tags = if options.tags { sys::FI_TAGGED } else { 0 };
         let wishes: &[u64] = match options.atomics {
-            Atomics::Auto => &[tags | sys::FI_ATOMIC, sys::FI_ATOMIC, tags, 0],
-            Atomics::Native => &[tags | sys::FI_ATOMIC, sys::FI_ATOMIC],
-            Atomics::Emulated => &[tags, 0],
+            Atomics::Auto => &[sys::FI_ATOMIC, 0],
+            Atomics::Native => &[sys::FI_ATOMIC],
+            Atomics::Emulated => &[0],
         };
         let mut last = None;
         for &extra in wishes {
@@ -320,10 +317,6 @@ impl Offers {
                 bind_memory: mode & sys::FI_MR_ENDPOINT != 0,
                 key_bits: (domain.mr_key_size as u32).saturating_mul(8).clamp(1, 64),
                 atomics: info.caps & sys::FI_ATOMIC != 0,
-                // The highest bit of the format is set where all bits of a tag are the user's;
-                // `net` keeps one for itself, and loses messages that have it in their tags.
-                tagged: info.caps & sys::FI_TAGGED != 0
-                    && (*info.ep_attr).mem_tag_format >> 63 == 1,
             }
         }
     }

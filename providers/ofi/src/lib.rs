@@ -27,7 +27,6 @@
 //! | `am_zcopy` | `fi_sendmsg`: header, then the user's pieces |
 //! | puts, gets | `fi_writemsg` with FI_DELIVERY_COMPLETE, `fi_readmsg` |
 //! | atomics | libfabric's where it has all of them and is no shared memory (`ATOMIC_DEVICE`), else a message that the target's progress serves (`ATOMIC_CPU`); an interface does one or the other |
-//! | tagged messages | `fi_tsendmsg`, `fi_trecvmsg` |
 //!
 //! Active messages are under credit: a peer has at most `BOWLINE_OFI_WINDOW` of them under way
 //! (what was taken is said in the header of messages that go back, or in one of its own), so
@@ -40,7 +39,7 @@
 //! | provider | tried | notes |
 //! |---|---|---|
 //! | `tcp` (1.17: `tcp;ofi_rxm`) | suite, processes | over hosts |
-//! | `net` (1.16 and 1.17 only) | suite, processes | what `tcp` became in 1.18; atomics by messages; no tagged messages, since its tags have 63 bits |
+//! | `net` (1.16 and 1.17 only) | suite, processes | what `tcp` became in 1.18; atomics by messages |
 //! | `shm` | suite, processes | one host; no descriptor to sleep on in 1.17 |
 //! | `udp;ofi_rxd` | suite, processes | for tests, as libfabric says; see below |
 //! | `verbs;ofi_rxm` | suite, in the guest with soft-RoCE | set FI_UNIVERSE_SIZE to the number of ranks on small devices; atomics by messages |
@@ -129,7 +128,6 @@ mod rma;
 mod shortage;
 mod signals;
 mod sockets;
-mod tag;
 mod wait;
 mod wait_set;
 mod wire;
@@ -138,11 +136,12 @@ pub use iface::{OfiCounters, OfiIface};
 pub use info::{OfiOffer, list};
 pub use options::{
     ATOMICS, Atomics, BUFFER_BYTES, DOMAIN, LOST_AFTER, OPERATIONS, OfiOptions, PROVIDER,
-    REGISTRATION, RX_BUFFERS, Registration, SETTINGS, TAGS, TX_BUFFERS, WAKEUP, WINDOW, WakeupMode,
+    REGISTRATION, RX_BUFFERS, Registration, SETTINGS, TX_BUFFERS, WAKEUP, WINDOW, WakeupMode,
 };
 pub use signals::restore_signals;
 
 /// Decoders of foreign bytes, for the fuzz target.
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz {
     pub use crate::addr::fuzz_address as address;

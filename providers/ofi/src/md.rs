@@ -22,7 +22,7 @@ use std::io;
 use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
 use bowline_uct::runtime::{Held, KeyTable, MemoryTable, RegisteredMemory};
-use bowline_uct::{AddrReader, MdAttr, MemError, MemHandle, RemoteSlice, RkeyId, fnv_64};
+use bowline_uct::{AddrReader, MdAttr, MemError, MemHandle, RkeyId, fnv_64};
 use libfabric_sys as sys;
 
 use crate::net::{Mr, Net};
@@ -207,11 +207,13 @@ impl Packed {
 /// # Panics
 /// When a key opens something outside of what it says.
 #[doc(hidden)]
+#[cfg(any(test, fuzzing))]
 pub fn fuzz_rkey(bytes: &[u8]) {
     let Some(packed) = Packed::parse(bytes) else { return };
     let mut keys = KeyTable::default();
     let rkey = packed.open(0, &mut keys);
-    let opens = |address, len| keys.open(0, RemoteSlice { address, rkey }, len).is_ok();
+    let opens =
+        |address, len| keys.open(0, bowline_uct::RemoteSlice { address, rkey }, len).is_ok();
     assert!(opens(packed.base, 0));
     assert!(!opens(packed.base.wrapping_add(packed.len), 1));
     assert!(!opens(packed.base.wrapping_sub(1), 1));

@@ -37,7 +37,7 @@ pub(crate) enum Refused {
 }
 
 /// A completion.
-pub(crate) type Entry = sys::fi_cq_tagged_entry;
+pub(crate) type Entry = sys::fi_cq_msg_entry;
 
 /// A completion with an error.
 #[derive(Clone, Copy, Debug)]
@@ -198,7 +198,7 @@ impl Net {
         for &kind in kinds {
             // SAFETY: all zeros is a value of the plain struct, meaning defaults.
             let mut attr: sys::fi_cq_attr = unsafe { std::mem::zeroed() };
-            attr.format = sys::FI_CQ_FORMAT_TAGGED;
+            attr.format = sys::FI_CQ_FORMAT_MSG;
             attr.wait_obj = kind;
             // SAFETY: the domain is open by this function's own contract.
             error = unsafe {

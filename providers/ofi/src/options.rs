@@ -105,10 +105,6 @@ bowline_base::settings! {
         )
             .cost("a longer time keeps survivors of a lost host waiting")
             .change("raise it for networks that are away for a while");
-        /// Matches tags in libfabric for layers that ask for it.
-        pub TAGS: bool = Setting::<bool>::switch("BOWLINE_OFI_TAGS", true)
-            .cost("none worth counting")
-            .change("off to see what a provider without tags would do");
     ];
 }
 
@@ -138,8 +134,6 @@ pub struct OfiOptions {
     pub wakeup: bool,
     /// Time after which a peer on another host is lost.
     pub lost_after: Duration,
-    /// Whether to offer tag matching.
-    pub tags: bool,
     /// What the interfaces of a job know and nobody else; zeros prove nothing.
     pub secret: Secret,
     /// For tests: peers count as being on another host, so that their deaths are only noticed as
@@ -175,7 +169,6 @@ impl OfiOptions {
                 WakeupMode::Off => false,
             },
             lost_after: config.get(LOST_AFTER),
-            tags: config.get(TAGS),
             secret: Secret::new(secret),
             far: false,
         }

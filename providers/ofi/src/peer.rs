@@ -199,11 +199,6 @@ pub(crate) enum Work {
         token: Token,
         epoch: u32,
     },
-    /// A tagged message, either way; `receive` keeps the length.
-    Tagged {
-        token: Token,
-        receive: bool,
-    },
     /// Its peer is gone and its token answered; libfabric may still say something of it.
     Orphan {
         buffer: Option<u32>,
@@ -214,8 +209,7 @@ impl Work {
     /// Whether libfabric may read or write the user's memory for it.
     const fn names_memory(self) -> bool {
         match self {
-            Self::SendLent { .. } | Self::Put { buffer: None, .. } => true,
-            Self::Get { .. } | Self::Tagged { .. } => true,
+            Self::SendLent { .. } | Self::Put { buffer: None, .. } | Self::Get { .. } => true,
             Self::Free | Self::Send { .. } | Self::Put { buffer: Some(_), .. } => false,
             Self::Atomic { .. } | Self::Asked { .. } | Self::Orphan { .. } => false,
         }
@@ -290,7 +284,7 @@ impl Ops {
                 | Work::SendLent { buffer, .. }
                 | Work::Atomic { buffer, .. } => Some(buffer),
                 Work::Put { buffer, .. } => buffer,
-                Work::Get { .. } | Work::Tagged { .. } => None,
+                Work::Get { .. } => None,
             };
             out.push(std::mem::replace(&mut op.work, Work::Orphan { buffer }));
         }
@@ -300,24 +294,6 @@ impl Ops {
     /// Whether libfabric has an operation of `peer` that names the user's memory.
     pub(crate) fn holds_memory_for(&self, peer: u32) -> bool {
         self.all.iter().any(|op| op.peer == peer && op.work.names_memory())
-    }
-
-    /// Takes out the receives by tag, which are nobody's; returns their tokens.
-    pub(crate) fn abandon_receives(&mut self) -> Vec<Token> {
-        let mut out = Vec::new();
-        for op in &mut self.all {
-            if let Work::Tagged { token, receive: true } = op.work {
-                op.work = Work::Orphan { buffer: None };
-                out.push(token);
-            }
-        }
-        out
-    }
-
-    /// The operation with `token`, if it is a receive by tag.
-    pub(crate) fn tagged_receive(&self, token: Token) -> Option<u32> {
-        let wanted = Work::Tagged { token, receive: true };
-        self.all.iter().position(|op| op.work == wanted).map(|index| index as u32)
     }
 }
 

@@ -251,10 +251,7 @@ impl OfiIface {
         match result {
             Ok(()) => {
                 let (_, peer) = self.ops.get(op).expect("just inserted");
-                // A tagged receive is nobody's.
-                if let Some(peer) = self.peers.get_mut(peer as usize) {
-                    peer.under_way += 1;
-                }
+                self.peers[peer as usize].under_way += 1;
             }
             Err(_) => {
                 self.ops.remove(op);

@@ -110,12 +110,12 @@ impl OfiIface {
             return self.arrive((context >> 1) as u32, len, sink);
         }
         if context != 0 {
-            self.operation_ended((context >> 1) as u32 - 1, len as u64);
+            self.operation_ended((context >> 1) as u32 - 1);
         }
         0
     }
 
-    fn operation_ended(&mut self, index: u32, len: u64) {
+    fn operation_ended(&mut self, index: u32) {
         let (work, peer) = self.ops.remove(index);
         if let Work::Orphan { buffer } = work {
             if let Some(buffer) = buffer {
@@ -123,9 +123,7 @@ impl OfiIface {
             }
             return;
         }
-        if let Some(peer) = self.peers.get_mut(peer as usize) {
-            peer.under_way -= 1;
-        }
+        self.peers[peer as usize].under_way -= 1;
         match work {
             Work::Send { buffer } => self.tx.give(buffer),
             Work::SendLent { buffer, token } => {
@@ -143,10 +141,6 @@ impl OfiIface {
                 let old = self.atomic_result(buffer, wide);
                 self.tx.give(buffer);
                 self.one_sided_ended(peer, epoch, token, Ok(old));
-            }
-            Work::Tagged { token, receive } => {
-                self.tagged_receives -= usize::from(receive);
-                self.complete(token, Ok(if receive { len } else { 0 }));
             }
             Work::Free | Work::Asked { .. } | Work::Orphan { .. } => {
                 debug_assert!(false, "libfabric answered an operation that it was not given");
@@ -190,7 +184,7 @@ impl OfiIface {
 
     pub(crate) fn may_post(&mut self, ep: EpId) -> bool {
         let Ok(&peer) = self.endpoints.open(ep) else { return false };
-        self.operations() < self.most_operations
+        self.ops.len() < self.most_operations
             && self.peers[peer as usize].credit() > 0
             && !self.fenced(peer)
     }

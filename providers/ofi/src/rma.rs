@@ -28,16 +28,10 @@ impl OfiIface {
         Ok(Remote { place: self.peers[index as usize].place, address: at.address - origin, key })
     }
 
-    /// Operations under way that count against their limit.
-    #[inline]
-    pub(crate) fn operations(&self) -> usize {
-        self.ops.len() - self.tagged_receives
-    }
-
     /// Whether a one-sided operation has to wait: for a fence, or for a place.
     #[inline]
     pub(crate) fn must_wait(&mut self, index: u32) -> bool {
-        self.fenced(index) || self.operations() >= self.most_operations
+        self.fenced(index) || self.ops.len() >= self.most_operations
     }
 
     pub(crate) fn refusal(&mut self, index: u32, refused: Refused) -> PostError {

@@ -289,6 +289,7 @@ pub(crate) fn refused(body: &[u8; REFUSAL - HEADER]) -> (u64, u64) {
 /// # Panics
 /// When that does not give the same bytes.
 #[doc(hidden)]
+#[cfg(any(test, fuzzing))]
 pub fn fuzz_message(bytes: &[u8]) {
     let Some((first, body)) = bytes.split_first_chunk::<HEADER>() else { return };
     let Some(header) = Header::unpack(*first) else { return };

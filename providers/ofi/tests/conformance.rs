@@ -91,17 +91,9 @@ fn named_domain() -> Option<String> {
     std::env::var("BOWLINE_TEST_OFI_DOMAIN").ok()
 }
 
-/// Unexpected long messages of `udp;ofi_rxd`. Two of them of 100 kB, sent and received by libfabric's
-/// functions alone, show the same.
-const RXD_UNEXPECTED: Exclusion = Exclusion {
-    test: "tags::matched_when_received_late",
-    reason: "in libfabric's ofi_rxd (1.17) reading the queue does not return any more once a receive \
-             is posted for a long message of which only the first packets have come",
-};
-
 form!(tcp, "tcp", "tcp", |options| options.wakeup = true, []);
 form!(shm, "shm", "shm", |_| (), []);
-form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |options| options.wakeup = true, [RXD_UNEXPECTED]);
+form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |options| options.wakeup = true, []);
 form!(
     named,
     "as named",

@@ -7,7 +7,7 @@ use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, AtomicOp, AtomicWidth, BorrowedFd, Caps, EpId, Iface, IfaceAttr,
     KeptArrivals, LocalSlice, OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
+    SignalSafe, Sink, Source, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::address::Address;
@@ -309,10 +309,6 @@ impl Wakeup for QueueLane {
 
 impl KeptArrivals for QueueLane {
     lacks! { release desc_view }
-}
-
-impl TagOffload for QueueLane {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for QueueLane {

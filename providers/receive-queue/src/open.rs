@@ -198,7 +198,7 @@ fn attr(below: &IfaceAttr, shape: Shape) -> IfaceAttr {
     attr.device = format!("{} by receive queue", below.device);
     // Signal-safe progress of the transport below would bring nothing: messages are polled for by progress alone, and
     // posting them allocates.
-    attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY | Caps::TAG_OFFLOAD);
+    attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY);
     attr.caps.remove(Caps::SIGNAL_SAFE | Caps::GET_PREPARED);
     if !below.caps.contains(Caps::RMA_WAKES) {
         attr.caps.remove(Caps::WAKEUP | Caps::EVENT_FD);
@@ -228,11 +228,7 @@ mod tests {
     fn a_lane_of_queues_has_no_signal_safe_progress_and_lends_no_messages() {
         let network = Network::new(NetworkOptions::default());
         let mut below = network.open().attr().clone();
-        let lacks = Caps::SIGNAL_SAFE
-            | Caps::GET_PREPARED
-            | Caps::AM_ZCOPY
-            | Caps::TAG_OFFLOAD
-            | Caps::PUT_NOTIFY;
+        let lacks = Caps::SIGNAL_SAFE | Caps::GET_PREPARED | Caps::AM_ZCOPY | Caps::PUT_NOTIFY;
         below.caps |= lacks;
         let shape = Shape { form: QueueForm::Scmp, slots: 16, peers: 1, rings: 0 };
         let attr = attr(&below, shape);

@@ -7,7 +7,7 @@ use bowline_base::view::View;
 use bowline_uct::{
     AtomicOp, AtomicWidth, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemError,
     MemHandle, MemoryDomain, OneSided, OpLimits, OpenError, PeerFailure, PostError, Posted,
-    RemoteSlice, SignalSafe, Sink, TagOffload, Token, Wakeup, forward, lacks,
+    RemoteSlice, SignalSafe, Sink, Token, Wakeup, forward, lacks,
 };
 
 /// What happens beside a lane, right before its n-th access to its memory from now on.
@@ -61,12 +61,7 @@ impl<I: Iface> WithoutMessages<I> {
     pub(crate) fn new(inner: I) -> Self {
         let mut attr = inner.attr().clone();
         attr.caps.remove(
-            Caps::AM_SHORT
-                | Caps::AM_BCOPY
-                | Caps::AM_ZCOPY
-                | Caps::AM_ORDERED
-                | Caps::PUT_NOTIFY
-                | Caps::TAG_OFFLOAD,
+            Caps::AM_SHORT | Caps::AM_BCOPY | Caps::AM_ZCOPY | Caps::AM_ORDERED | Caps::PUT_NOTIFY,
         );
         attr.limits.am = OpLimits::default();
         let (beside, dead) = (Beside::default(), Dead::default());
@@ -321,10 +316,6 @@ impl<I: Iface> KeptArrivals for WithoutMessages<I> {
     passed! { desc_view }
 
     passed_mut! { release }
-}
-
-impl<I: Iface> TagOffload for WithoutMessages<I> {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl<I: Iface> SignalSafe for WithoutMessages<I> {

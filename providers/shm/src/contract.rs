@@ -8,7 +8,7 @@ use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
 use bowline_uct::{
     Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr, MemError, MemHandle,
-    MemoryDomain, PeerFailure, PostError, RkeyId, SignalSafe, Source, TagOffload, forward, lacks,
+    MemoryDomain, PeerFailure, PostError, RkeyId, SignalSafe, Source, forward, lacks,
 };
 
 use crate::addr::Address;
@@ -131,10 +131,6 @@ unsafe impl Iface for ShmIface {
 impl KeptArrivals for ShmIface {
     // No arrival carries a descriptor.
     lacks! { release desc_view }
-}
-
-impl TagOffload for ShmIface {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for ShmIface {

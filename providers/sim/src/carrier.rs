@@ -22,7 +22,7 @@ use bowline_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use bowline_uct::{
     Armed, AtomicOps, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemoryDomain,
     OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice, SignalSafe, SignalSink, Sink,
-    TagOffload, Token, Wakeup, forward, lacks,
+    Token, Wakeup, forward, lacks,
 };
 
 /// Operations under way at once.
@@ -383,10 +383,6 @@ impl Wakeup for Carrier {
 
 impl KeptArrivals for Carrier {
     forward! { [this => this.below] release desc_view }
-}
-
-impl TagOffload for Carrier {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for Carrier {

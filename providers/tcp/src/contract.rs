@@ -5,8 +5,7 @@ use std::os::fd::BorrowedFd;
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_uct::{
     Armed, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle, MemoryDomain,
-    OpenError, PeerFailure, PostError, RkeyId, SignalSafe, Source, TagOffload, Wakeup, forward,
-    lacks,
+    OpenError, PeerFailure, PostError, RkeyId, SignalSafe, Source, Wakeup, forward, lacks,
 };
 use rustix::event::epoll::EventFlags;
 
@@ -144,10 +143,6 @@ impl Wakeup for TcpIface {
 impl KeptArrivals for TcpIface {
     // No arrival comes in a descriptor, so every one is stale.
     lacks! { release desc_view }
-}
-
-impl TagOffload for TcpIface {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for TcpIface {

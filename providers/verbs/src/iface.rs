@@ -1,7 +1,7 @@
 //! The interface as its users see it: one type for both modes, chosen by the options.
 
 use bowline_uct::{
-    Iface, KeptArrivals, MemoryDomain, OneSided, OpenError, SignalSafe, TagOffload, Wakeup, forward,
+    Iface, KeptArrivals, MemoryDomain, OneSided, OpenError, SignalSafe, Wakeup, forward,
 };
 
 use crate::options::{VerbsMode, VerbsOptions};
@@ -77,10 +77,6 @@ impl Wakeup for VerbsIface {
 
 impl KeptArrivals for VerbsIface {
     by_mode! { release desc_view }
-}
-
-impl TagOffload for VerbsIface {
-    by_mode! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for VerbsIface {

@@ -18,8 +18,8 @@ use bowline_uct::conformance::Provider;
 use bowline_uct::{
     AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
     Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError,
-    PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink, Source, TagOffload, Token,
-    Unreachable, Verdict, Wakeup, forward, lacks,
+    PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink, Source, Token, Unreachable, Verdict,
+    Wakeup, forward, lacks,
 };
 
 const SLOTS: usize = 32;
@@ -600,10 +600,6 @@ impl<const FAULT: Fault> KeptArrivals for HubIface<FAULT> {
         // SAFETY: the bytes stay in the slab while `self` is borrowed, and the view is only read.
         Some(unsafe { View::from_raw(bytes.as_ptr().cast_mut(), bytes.len()) })
     }
-}
-
-impl<const FAULT: Fault> TagOffload for HubIface<FAULT> {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl<const FAULT: Fault> SignalSafe for HubIface<FAULT> {

@@ -138,13 +138,6 @@ calls! {
     fn fi_inject(ep: *mut fid_ep, buffer: *const c_void, len: usize, to: fi_addr_t) -> isize =
         call!((*ep).msg, inject(ep, buffer, len, to));
 
-    /// Posts a tagged receive.
-    fn fi_trecvmsg(ep: *mut fid_ep, message: *const fi_msg_tagged, flags: u64) -> isize =
-        call!((*ep).tagged, recvmsg(ep, message, flags));
-    /// Posts a tagged send.
-    fn fi_tsendmsg(ep: *mut fid_ep, message: *const fi_msg_tagged, flags: u64) -> isize =
-        call!((*ep).tagged, sendmsg(ep, message, flags));
-
     /// Posts a write to a peer's memory.
     fn fi_writemsg(ep: *mut fid_ep, message: *const fi_msg_rma, flags: u64) -> isize =
         call!((*ep).rma, writemsg(ep, message, flags));

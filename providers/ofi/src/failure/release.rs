@@ -90,10 +90,6 @@ impl OfiIface {
                 return false;
             }
             self.break_down(libc::ESHUTDOWN);
-            for token in self.ops.abandon_receives() {
-                self.tagged_receives -= 1;
-                self.complete(token, Err(PeerFailure::Unreachable));
-            }
         }
         true
     }

@@ -134,48 +134,6 @@ impl Net {
         posted(unsafe { sys::fi_sendmsg(self.ep, &raw const message, sys::FI_COMPLETION) })
     }
 
-    /// Sends or receives pieces by tag.
-    ///
-    /// # Safety
-    /// As for [`send`](Self::send); a receive also writes its pieces.
-    pub(crate) unsafe fn tagged(
-        &mut self,
-        send: bool,
-        peer: Place,
-        (tag, ignore): (u64, u64),
-        pieces: &[Piece],
-        context: usize,
-    ) -> Result<(), Refused> {
-        self.check_open()?;
-        let (mut iov, mut descs) = split(pieces);
-        // SAFETY: all zeros is a value of the plain struct.
-        let mut message: sys::fi_msg_tagged = unsafe { std::mem::zeroed() };
-        message.msg_iov = iov.as_mut_ptr();
-        message.desc = descs.as_mut_ptr();
-        message.iov_count = pieces.len();
-        message.addr = peer;
-        message.tag = tag;
-        message.ignore = ignore;
-        message.context = context as *mut c_void;
-        // SAFETY: as in `send_pieces`.
-        posted(unsafe {
-            if send {
-                sys::fi_tsendmsg(self.ep, &raw const message, sys::FI_COMPLETION)
-            } else {
-                sys::fi_trecvmsg(self.ep, &raw const message, sys::FI_COMPLETION)
-            }
-        })
-    }
-
-    /// Asks for the end of a receive by its context; its completion says whether it ended so.
-    pub(crate) fn cancel(&mut self, context: usize) {
-        if self.is_closed() {
-            return;
-        }
-        // SAFETY: the endpoint is open; a context that names nothing is refused by libfabric.
-        unsafe { sys::fi_cancel(self.ep, context as *mut c_void) };
-    }
-
     /// Writes pieces to a peer's memory, or reads them from there.
     ///
     /// # Safety

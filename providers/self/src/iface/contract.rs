@@ -8,7 +8,7 @@ use bowline_uct::runtime::check_len;
 use bowline_uct::{
     AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle,
     MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink,
-    Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
+    Source, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::{Body, INLINE_BYTES, MYSELF, Missing, SelfIface};
@@ -206,10 +206,6 @@ impl KeptArrivals for SelfIface {
     fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
         self.pool.view(desc.0)
     }
-}
-
-impl TagOffload for SelfIface {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for SelfIface {

@@ -9,7 +9,7 @@ use bowline_uct::runtime::{RegisteredMemory, bytes_of, check_len};
 use bowline_uct::{
     AmHeader, AmId, Armed, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
     MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RkeyId, SignalSafe, Sink,
-    Source, TagOffload, Token, Unreachable, Wakeup, forward, lacks,
+    Source, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::SimIface;
@@ -298,10 +298,6 @@ impl KeptArrivals for SimIface {
     fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
         self.kept.get(desc.0).map(Bytes::view)
     }
-}
-
-impl TagOffload for SimIface {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for SimIface {

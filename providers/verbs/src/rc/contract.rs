@@ -3,7 +3,7 @@
 use bowline_base::view::View;
 use bowline_uct::{
     Armed, Desc, EpId, Iface, KeptArrivals, MdAttr, MemError, MemoryDomain, OpenError, PeerFailure,
-    PostError, RkeyId, SignalSafe, TagOffload, Wakeup, forward, lacks,
+    PostError, RkeyId, SignalSafe, Wakeup, forward, lacks,
 };
 
 use super::RcIface;
@@ -117,10 +117,6 @@ impl KeptArrivals for RcIface {
     fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
         self.receive.payload(desc)
     }
-}
-
-impl TagOffload for RcIface {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for RcIface {

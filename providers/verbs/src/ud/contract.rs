@@ -3,7 +3,7 @@
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, Desc, EpId, Iface, KeptArrivals, MdAttr, MemoryDomain, OneSided,
-    OpenError, PeerFailure, PostError, SignalSafe, TagOffload, Wakeup, forward, lacks,
+    OpenError, PeerFailure, PostError, SignalSafe, Wakeup, forward, lacks,
 };
 
 use super::UdIface;
@@ -97,10 +97,6 @@ impl KeptArrivals for UdIface {
     fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
         self.receive.payload(desc)
     }
-}
-
-impl TagOffload for UdIface {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for UdIface {

@@ -6,7 +6,7 @@ use bowline_base::view::View;
 use bowline_uct::{
     AddrReader, AmHeader, AmId, Armed, BorrowedFd, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
     MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PostError, Posted, RkeyId,
-    SignalSafe, Sink, Source, TagOffload, Token, Unreachable, Wakeup, lacks,
+    SignalSafe, Sink, Source, Token, Unreachable, Wakeup, lacks,
 };
 use std::collections::VecDeque;
 
@@ -240,10 +240,6 @@ impl KeptArrivals for LockedLane {
     fn desc_view(&self, _: Desc) -> Option<View<'_>> {
         None
     }
-}
-
-impl TagOffload for LockedLane {
-    lacks! { tag_send tag_recv tag_cancel tag_limits }
 }
 
 impl SignalSafe for LockedLane {

@@ -58,6 +58,7 @@ mod connect;
 mod contract;
 mod endpoint;
 mod foreign;
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 mod guests;

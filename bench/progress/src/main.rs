@@ -6,6 +6,7 @@
 //! sockets, which are processes; times never fail a run.
 
 mod applications;
+mod carrier;
 mod collectives;
 mod locks;
 mod memory;

@@ -15,12 +15,13 @@ use bowline_base::job::{JobMemory, JobSpec};
 use bowline_bench::{DelayedNetwork, RelayOptions};
 use bowline_receive_queue::with_messages;
 use bowline_shm::{ShmIface, ShmOptions};
-use bowline_sim::{Carrier, CarrierOptions};
 use bowline_ucp::{Worker, WorkerParts};
 use bowline_uct::Iface;
 use rustix::io::Errno;
 use rustix::thread::{ClockId, CpuSet, Timespec, clock_nanosleep_absolute};
 use rustix::time::clock_gettime;
+
+use crate::carrier::{Carrier, CarrierOptions};
 
 /// What carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,10 +39,6 @@
 //! each with a moment of its own; only fences, flushes and, by option, atomics behind puts order
 //! them. Receive buffers are finite, so senders are refused and have to wait.
 //!
-//! # In real time
-//! [`Carrier`] is another thing: a lane whose reads are carried out by a thread that stands for a
-//! network card, to measure who makes progress while a rank computes.
-//!
 //! # Thread safety
 //! An interface belongs to one thread at a time; the network is shared behind one lock, since
 //! speed is not what it is for.
@@ -52,7 +48,6 @@
 //! to a caller's buffer is kept by the network beyond that.
 
 mod caps;
-mod carrier;
 mod iface;
 mod net;
 mod network;
@@ -62,7 +57,6 @@ mod random;
 mod trace;
 mod wire;
 
-pub use carrier::{Carrier, CarrierOptions};
 pub use iface::{IdleHook, SimIface};
 pub use net::{Ended, SimCounters};
 pub use network::Network;

@@ -35,13 +35,13 @@ const FAILED: u32 = 3;
 
 /// How fast the card is.
 #[derive(Clone, Copy, Debug)]
-pub struct CarrierOptions {
+pub(crate) struct CarrierOptions {
     /// From the moment that a read is next to its first byte.
-    pub latency: Duration,
+    pub(crate) latency: Duration,
     /// Bytes in a second.
-    pub bandwidth: f64,
+    pub(crate) bandwidth: f64,
     /// Whether it writes, too, to memory that a peer lends.
-    pub writes: bool,
+    pub(crate) writes: bool,
 }
 
 /// A read or a write. Its words belong to the lane while it is free, to the card while it is posted, and to the
@@ -70,7 +70,7 @@ struct Card {
 }
 
 /// The lane. See the module's text.
-pub struct Carrier {
+pub(crate) struct Carrier {
     below: Box<dyn Iface>,
     attr: IfaceAttr,
     options: CarrierOptions,
@@ -96,7 +96,7 @@ impl Carrier {
     ///
     /// # Errors
     /// When `below` cannot open the memory of a whole process, or there is no thread to be had.
-    pub fn open(below: Box<dyn Iface>, options: CarrierOptions) -> Result<Self, OpenError> {
+    pub(crate) fn open(below: Box<dyn Iface>, options: CarrierOptions) -> Result<Self, OpenError> {
         let mut attr = below.attr().clone();
         if !attr.caps.contains(Caps::GET_ZCOPY | Caps::RMA_REGISTERED) {
             let why = format!("{} cannot read any memory of a peer", attr.provider);

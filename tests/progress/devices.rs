@@ -1,6 +1,8 @@
 //! Mode `pef` over RDMA devices: the receiver's read begins and ends while the receiver computes. Machines without a device
 //! print the reason in place of each test; in the guest of `cargo xtask guest`, which has two, that is a failure.
 
+mod deaths;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 

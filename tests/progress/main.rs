@@ -1,6 +1,9 @@
 //! The progress modes: messages move while their receiver computes, nothing is damaged by polls at
 //! every possible place, and a poll allocates nothing: this program's allocator ends it otherwise.
 
+#[cfg(feature = "verbs")]
+#[path = "../layers/alone.rs"]
+mod alone;
 #[path = "../layers/common.rs"]
 mod common;
 #[cfg(feature = "verbs")]

@@ -7,6 +7,7 @@ pub(crate) mod all_to_all;
 mod forms;
 pub(crate) mod lanes;
 pub(crate) mod latency;
+mod leaders;
 mod locked;
 mod locked_lane;
 pub(crate) mod many;

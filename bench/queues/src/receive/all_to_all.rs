@@ -2,8 +2,8 @@
 //! of every other process, less that before it had a queue.
 //!
 //! Each process is this program again. They talk by TCP, so that no memory of one is another's, as it would be in shared
-//! memory: by the transport's messages, by SCMP, by SCMP with rings for some, and by a mailbox for each process.
-//! There is one node, so that mailboxes of nodes would be one for all here; they are in `queue-memory`.
+//! memory: by the transport's messages, by SCMP, by SCMP with rings for some, by a mailbox for each process, and by a
+//! mailbox for each node (the thesis's msgq; `leaders.rs`), where some of the processes count as a node.
 //!
 //! The thesis asks `getrusage` (`ru_maxrss`, which is `VmHWM` of `/proc/self/status`). Linux counts that on each
 //! processor by itself and adds up now and then, so that it is wrong by up to 32 pages for each processor. Hence the
@@ -22,37 +22,62 @@ use bowline_uct::Iface;
 
 use super::forms::SLOTS;
 use super::latency::Memory;
+use super::leaders::{Place, Waiting};
 use super::memory::PER_NODE;
 use super::processes::{Board, Counter, PAGE, PATIENCE, send, wait};
 use crate::clock::median;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
-/// What carries the messages, by the number that travels.
-const FORMS: [(&str, Option<QueueForm>); 4] = [
-    ("messages", None),
-    ("scmp", Some(QueueForm::Scmp)),
-    ("scmp-rings", Some(QueueForm::ScmpRings)),
-    ("mailboxes", Some(QueueForm::Ring)),
+/// What carries the messages.
+struct Form {
+    name: &'static str,
+    /// None: the transport's own.
+    queue: Option<QueueForm>,
+    /// Whether one process of each node sends for all that are there.
+    by_leaders: bool,
+}
+
+const fn form(name: &'static str, queue: Option<QueueForm>, by_leaders: bool) -> Form {
+    Form { name, queue, by_leaders }
+}
+
+/// All of them, by the number that travels.
+const FORMS: [Form; 6] = [
+    form("messages", None, false),
+    form("scmp", Some(QueueForm::Scmp), false),
+    form("scmp-rings", Some(QueueForm::ScmpRings), false),
+    form("mailboxes", Some(QueueForm::Ring), false),
+    form("by leaders", None, true),
+    form("nodes", Some(QueueForm::Ring), true),
 ];
 
+const MESSAGES: usize = 0;
 const SCMP: usize = 1;
 const MAILBOXES: usize = 3;
+const BY_LEADERS: usize = 4;
+const NODES: usize = 5;
 
 /// Slots of a mailbox.
 const MAILBOX: u32 = 128;
 
-fn open(form: usize, rank: usize, size: usize) -> Result<Box<dyn Iface>> {
+fn open(form: &Form, rank: usize, size: usize) -> Result<Box<dyn Iface>> {
     let tcp = Box::new(TcpIface::open(TcpOptions::with_secret([0x2a; 32]))?);
-    let Some(form) = FORMS[form].1 else { return Ok(tcp) };
-    let options = options(form, size as u32);
-    Ok(Box::new(QueueLane::open(tcp, &options, rank as u64)?))
+    let Some(queue) = form.queue else { return Ok(tcp) };
+    // A leader sends to all.
+    let leads = rank.is_multiple_of(PER_NODE as usize);
+    let peers = if form.by_leaders && !leads { nodes(size) } else { size };
+    Ok(Box::new(QueueLane::open(tcp, &options(queue, peers as u32), rank as u64)?))
 }
 
-/// A lane of so many processes.
-fn options(form: QueueForm, size: u32) -> QueueOptions {
+const fn nodes(size: usize) -> usize {
+    size.div_ceil(PER_NODE as usize)
+}
+
+/// A lane of so many peers.
+fn options(form: QueueForm, peers: u32) -> QueueOptions {
     match form {
-        QueueForm::Ring => QueueOptions { form, slots: MAILBOX, peers: size, rings: 0 },
+        QueueForm::Ring => QueueOptions { form, slots: MAILBOX, peers, rings: 0 },
         _ => QueueOptions { form, slots: SLOTS, peers: 1 << 16, rings: 16 },
     }
 }
@@ -90,30 +115,38 @@ pub(crate) fn member(what: &str) -> Result<()> {
     let fd: OwnedFd = std::io::stdin().as_fd().try_clone_to_owned()?;
     let board = Board(Memory::open(fd)?);
     let before = Resident::now()?;
+    let form = &FORMS[form];
     let mut lane = open(form, rank, size)?;
     board.show_address(rank, &lane.address())?;
-    let mut eps = Vec::new();
-    for peer in (1..size).map(|step| (rank + step) % size) {
-        let address = board.address(peer)?;
-        eps.push(lane.connect(&address)?);
-    }
+    let per_node = if form.by_leaders { PER_NODE as usize } else { 1 };
+    let place = Place { board: &board, rank, size, per_node };
+    let eps = place.connect(&mut *lane)?;
     let mut sink = Counter::default();
-    for ep in eps {
-        send(&mut *lane, ep, &mut sink, 1, true)?;
+    let mut waiting = Waiting::default();
+    for peer in place.others() {
+        match eps.get(&peer) {
+            Some(&ep) => send(&mut *lane, ep, &mut sink, 1, true)?,
+            None => waiting.add(peer),
+        }
     }
     // Acquire: pairs with the Release addition below.
     let done = |board: &Board| board.page(0).line(0).load(0, Ordering::Acquire);
-    let mut said = false;
+    let (mut said, mut refused) = (false, Ok(()));
     let all = wait("its messages", || {
         lane.progress(&mut sink, 64);
-        if !said && sink.count == size as u64 - 1 && lane.all_sent() {
+        if refused.is_ok() {
+            refused = place.serve(&mut *lane, &eps, &mut sink);
+        }
+        let handed = place.hand_over(&mut waiting);
+        if !said && handed && sink.count == size as u64 - 1 && lane.all_sent() {
             said = true;
             // Release: pairs with the Acquire load in `done`; only the count is passed.
             board.page(0).line(0).fetch_add(0, 1, Ordering::Release);
         }
         // Acquire in `done`. Others may need this one's progress until all are done.
-        done(&board) >= size as u64
+        refused.is_err() || done(&board) >= size as u64
     });
+    refused?;
     all.with_context(|| {
         let (count, sent) = (sink.count, lane.all_sent());
         format!(
@@ -170,7 +203,7 @@ fn measure(form: usize, size: usize) -> Result<[f64; 2]> {
     }
     end(&mut children);
     if failed {
-        bail!("a process has failed, or did not end: {} of {size}", FORMS[form].0);
+        bail!("a process has failed, or did not end: {} of {size}", FORMS[form].name);
     }
     Ok([1, 2].map(|word| {
         // Relaxed: the processes have ended.
@@ -188,24 +221,19 @@ fn end(children: &mut [Child]) {
     }
 }
 
-/// Bytes of the memory in which a form receives of so many peers, and what it keeps of them.
-fn computed(form: QueueForm, peers: u32) -> Result<usize> {
-    let receive = options(form, peers + 1).receive_bytes(peers);
+/// Bytes of the memory in which a queue receives of so many senders, and what it keeps of them.
+fn computed(form: QueueForm, senders: u32) -> Result<usize> {
+    let receive = options(form, senders + 1).receive_bytes(senders);
     let receive = receive.context("the lane has numbers for all")?;
-    Ok(receive + peers as usize * QueueOptions::bytes_of_a_peer())
+    Ok(receive + senders as usize * QueueOptions::bytes_of_a_peer())
 }
 
 fn all_to_all(context: &Context) -> Result<Table> {
     let mut columns = vec!["processes"];
-    columns.extend(FORMS.iter().map(|form| form.0));
-    columns.extend([
-        "scmp adds",
-        "ru_maxrss",
-        "computed",
-        "mailboxes add",
-        "ru_maxrss",
-        "computed",
-    ]);
+    columns.extend(FORMS.iter().map(|form| form.name));
+    for adds in ["scmp adds", "mailboxes add", "nodes add"] {
+        columns.extend([adds, "ru_maxrss", "computed"]);
+    }
     let mut table = Table::new(
         "queue-all-to-all",
         "growth of a process's resident memory when all send to all, over TCP",
@@ -213,30 +241,39 @@ fn all_to_all(context: &Context) -> Result<Table> {
     );
     let mut chart = Chart::new("processes", Unit::None, "growth of resident memory", Unit::Bytes);
     let sizes: &[usize] = if context.quick { &[2, 8, 32] } else { &[2, 4, 8, 16, 32, 64, 128] };
-    let (rounds, mut even) = (if context.quick { 1 } else { 3 }, None);
+    let rounds = if context.quick { 1 } else { 3 };
+    // From how many processes on SCMP adds less than mailboxes of processes, and than those of nodes.
+    let mut even = [None; 2];
     for size in context.progress("queue-all-to-all", sizes.to_vec()) {
-        let mut samples = vec![[Vec::new(), Vec::new()]; FORMS.len()];
+        let mut samples = [const { [Vec::new(), Vec::new()] }; FORMS.len()];
         for _ in 0..rounds {
             for (form, samples) in samples.iter_mut().enumerate() {
                 let grown = measure(form, size)?;
                 samples.iter_mut().zip(grown).for_each(|(samples, kb)| samples.push(kb));
             }
         }
-        let grown: Vec<[f64; 2]> =
-            samples.iter().map(|samples| [0, 1].map(|at| median(&samples[at]))).collect();
+        let grown = samples.map(|samples| samples.map(|samples| median(&samples)));
         let mut cells = vec![Cell::count(size as u64)];
-        for (grown, (name, _)) in grown.iter().zip(FORMS) {
-            chart.point(name, size as f64, grown[0] * 1024.0);
+        for (grown, form) in grown.iter().zip(&FORMS) {
+            chart.point(form.name, size as f64, grown[0] * 1024.0);
             cells.push(Cell::number(grown[0], 0, " KB"));
         }
-        for (at, form) in [(SCMP, QueueForm::Scmp), (MAILBOXES, QueueForm::Ring)] {
-            cells.extend(
-                [0, 1].map(|kind| Cell::number(grown[at][kind] - grown[0][kind], 0, " KB")),
-            );
-            cells.push(Cell::number(computed(form, size as u32 - 1)? as f64 / 1024.0, 0, " KB"));
+        let adds =
+            |form: usize, beside: usize| [0, 1].map(|kind| grown[form][kind] - grown[beside][kind]);
+        let added = [adds(SCMP, MESSAGES), adds(MAILBOXES, MESSAGES), adds(NODES, BY_LEADERS)];
+        let peers = size as u32 - 1;
+        let computed = [
+            computed(QueueForm::Scmp, peers)?,
+            computed(QueueForm::Ring, peers)?,
+            computed(QueueForm::Ring, nodes(size) as u32)?,
+        ];
+        for (added, computed) in added.iter().zip(computed) {
+            cells.extend(added.map(|kb| Cell::number(kb, 0, " KB")));
+            cells.push(Cell::number(computed as f64 / 1024.0, 0, " KB"));
         }
-        if grown[SCMP][0] < grown[MAILBOXES][0] {
-            even = even.or(Some(size));
+        for (even, others) in even.iter_mut().zip(&added[1..]) {
+            let less = added[0][0] < others[0];
+            *even = if less { even.or(Some(size)) } else { None };
         }
         table.row(cells);
     }
@@ -244,18 +281,20 @@ fn all_to_all(context: &Context) -> Result<Table> {
     table.note(format!(
         "One message of every process to every other one; medians over the processes and {rounds} rounds. The first \
          columns are pages that the process has written and has to itself. messages: TCP's own. mailboxes: a ring of {MAILBOX} \
-         slots for each process. adds: what the queue adds to the same connections. ru_maxrss: the same by getrusage, which Linux \
+         slots for each process. by leaders, nodes: the first of {PER_NODE} processes has all connections and sends for them; what they \
+         hand to it lies in memory that is not counted; nodes have a ring for each node, as the thesis's msgq. adds: what the queue adds to the same connections. ru_maxrss: the same by getrusage, which Linux \
          knows to 32 pages for each processor only. computed: all bytes that peers reach, and what is kept of peers; of these, pages \
          are resident when they were written, so that one message does not show all of a mailbox or of a half."
     ));
     let mailbox = computed(QueueForm::Ring, 2)? - computed(QueueForm::Ring, 1)?;
     let own = computed(QueueForm::Scmp, 0)?;
     let each = (computed(QueueForm::Scmp, SLOTS)? - own) / SLOTS as usize;
+    let [even, even_nodes] = even.map(|even| even.map_or("more".to_owned(), |n| n.to_string()));
     table.note(format!(
-        "SCMP takes less than mailboxes from {} processes on as measured; from {} on by formula 6.1 with these sizes, in which a \
-         peer takes {each} bytes by SCMP, which has {own} without one, and {mailbox} by mailboxes. By formula 6.2 with nodes of \
-         {PER_NODE}: from {}. Published, by the same formulas: 56 and 73, with mailboxes of other sizes.",
-        even.map_or_else(|| "more".to_owned(), |size| size.to_string()),
+        "SCMP takes less than mailboxes from {even} processes on as measured; from {} on by formula 6.1 with these sizes, in which a \
+         peer takes {each} bytes by SCMP, which has {own} without one, and {mailbox} by mailboxes. It takes less than mailboxes of nodes of \
+         {PER_NODE} from {even_nodes} on as measured, from {} on by formula 6.2, which leaves out what peers take. Published, by the same \
+         formulas: 56 and 73, with mailboxes of other sizes.",
         own.div_ceil(mailbox - each),
         own.div_ceil(mailbox) * PER_NODE as usize + 1,
     ));

@@ -18,6 +18,7 @@ use bowline_uct::Iface;
 
 use super::locked_lane::LockedLane;
 use super::many::{quantile, slope};
+use super::memory::PER_NODE;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
@@ -30,8 +31,10 @@ const WARM: u64 = 48;
 /// Slots of a half, as in the experiments of chapter 6.
 const SLOTS: u32 = 1024;
 
-/// The queue to compare with, which no setting names.
+/// The queues to compare with, which no setting names: one that senders lock, and a ring for each node (the thesis's msgq), by
+/// which one process of the node sends for all that are there.
 const LOCKED: &str = "locked";
+const NODES: &str = "nodes";
 
 /// Steps of the network after which a burst is given up.
 const MOST_STEPS: u32 = 10_000_000;
@@ -55,8 +58,11 @@ struct Job {
     network: Network,
     /// The receiver first.
     workers: Vec<Worker>,
-    /// Of the senders, to the receiver.
+    /// Of the others, to the receiver.
     eps: Vec<Ep>,
+    senders: usize,
+    /// For how many senders each of the others sends. What these hand to it in their node's memory takes no virtual time.
+    shared_by: usize,
 }
 
 /// What a burst took.
@@ -68,7 +74,7 @@ struct Burst {
 }
 
 impl Job {
-    /// `queue` is what `BOWLINE_RECV_QUEUE` says, or [`LOCKED`].
+    /// `queue` is what `BOWLINE_RECV_QUEUE` says, [`LOCKED`] or [`NODES`].
     fn new(senders: usize, queue: &str, seed: u64) -> Result<Self> {
         let network = Network::new(NetworkOptions {
             seed,
@@ -77,13 +83,18 @@ impl Job {
             spares: 1024,
             ..NetworkOptions::default()
         });
-        let setting = if queue == LOCKED { "auto" } else { queue };
+        let setting = match queue {
+            LOCKED => "auto",
+            NODES => "ring",
+            other => other,
+        };
+        let shared_by = if queue == NODES { PER_NODE as usize } else { 1 };
         let slots = SLOTS.to_string();
         let settings =
             [("BOWLINE_RECV_QUEUE", setting), ("BOWLINE_RECV_QUEUE_SLOTS", slots.as_str())];
         let tables = [bowline_ucp::SETTINGS, bowline_receive_queue::SETTINGS];
         let config = Config::from_pairs(settings, &tables)?;
-        let workers = (0..=senders)
+        let workers = (0..=senders.div_ceil(shared_by))
             .map(|rank| {
                 let uid = rank as u64 + 1;
                 let network = Box::new(network.open());
@@ -111,7 +122,7 @@ impl Job {
             .iter()
             .map(|worker| worker.connect(&address).context("cannot connect"))
             .collect::<Result<_>>()?;
-        Ok(Self { network, workers, eps })
+        Ok(Self { network, workers, eps, senders, shared_by })
     }
 
     /// Lets everything that is under way end.
@@ -127,9 +138,9 @@ impl Job {
 
     /// Every sender sends so many messages at once.
     fn burst(&self, messages: u64) -> Result<Burst> {
-        let (receiver, senders) = self.workers.split_first().expect("there is a receiver");
+        let (receiver, others) = self.workers.split_first().expect("there is a receiver");
         let mut waiting = Vec::new();
-        for source in 0..senders.len() {
+        for source in 0..self.senders {
             for tag in 0..messages {
                 let spec = MatchSpec {
                     space: 0,
@@ -145,15 +156,17 @@ impl Job {
         let start = self.network.now();
         let mut sends = Vec::new();
         for tag in 0..messages {
-            for (source, (worker, &ep)) in senders.iter().zip(&self.eps).enumerate() {
+            for source in 0..self.senders {
+                let by = source / self.shared_by;
                 let envelope = Envelope { space: 0, source: source as u32 + 1, tag };
                 let bytes = SendBuf::owned((source as u64 ^ tag).to_ne_bytes().to_vec());
-                if let Sent::Pending(send) = worker.send(ep, envelope, bytes, SendMode::Standard)? {
-                    sends.push((source, send));
+                let sent = others[by].send(self.eps[by], envelope, bytes, SendMode::Standard)?;
+                if let Sent::Pending(send) = sent {
+                    sends.push((by, send));
                 }
             }
         }
-        let mut arrivals = vec![0.0; senders.len()];
+        let mut arrivals = vec![0.0; self.senders];
         let mut steps = 0;
         while !waiting.is_empty() || !sends.is_empty() {
             for worker in &self.workers {
@@ -175,10 +188,10 @@ impl Job {
             if let Some(status) = wrong {
                 bail!("a message came as {status:?}");
             }
-            sends.retain(|&(source, send)| {
-                let pending = !senders[source].is_complete(send);
+            sends.retain(|&(by, send)| {
+                let pending = !others[by].is_complete(send);
                 if !pending {
-                    senders[source].wait(send);
+                    others[by].wait(send);
                 }
                 pending
             });
@@ -190,20 +203,21 @@ impl Job {
         }
         self.settle();
         let posted = self.network.counters().posted - posted;
-        let operations = posted as f64 / (messages * senders.len() as u64) as f64;
+        let operations = posted as f64 / (messages * self.senders as u64) as f64;
         Ok(Burst { arrivals, operations })
     }
 }
 
-/// Settings of `BOWLINE_RECV_QUEUE` and the locked queue, and what the table calls them. The network has messages of its
-/// own, which `auto` uses.
-const FORMS: [(&str, &str); 6] = [
+/// Settings of `BOWLINE_RECV_QUEUE` and the queues to compare with, and what the table calls them. The network has messages
+/// of its own, which `auto` uses.
+const FORMS: [(&str, &str); 7] = [
     ("auto", "messages"),
     ("scmp", "scmp"),
     ("scmp-rings", "scmp-rings"),
     ("scmp-seq", "scmp-seq"),
     ("ring", "ring"),
     (LOCKED, "locked"),
+    (NODES, "nodes"),
 ];
 
 fn lanes(context: &Context) -> Result<Table> {
@@ -252,7 +266,8 @@ fn lanes(context: &Context) -> Result<Table> {
     table.chart = Some(chart);
     table.note(
         "messages: the transport's own active messages; the others: the same transport with this \
-         BOWLINE_RECV_QUEUE, and a queue that senders lock. ops: operations posted for each message; those that wait for a \
+         BOWLINE_RECV_QUEUE, a queue that senders lock, and a ring for each node of 24 senders \
+         (the thesis's msgq), through which one of them sends for all; what they hand to it takes no time here. ops: operations posted for each message; those that wait for a \
          reservation share the next one, hence fewer than the three of a message alone. scmp-rings \
          has sixteen rings: where there are more senders, the others stay in the queue.",
     );
@@ -294,5 +309,19 @@ mod tests {
         assert!(ops(LOCKED) > 3.0);
         // And a flush, which nothing waits for.
         assert_eq!(ops("scmp-seq"), 3.0);
+    }
+
+    #[test]
+    fn senders_of_a_node_share_a_mailbox() {
+        let senders = PER_NODE as usize + 1;
+        let job = Job::new(senders, NODES, 1).unwrap();
+        assert_eq!(job.workers.len(), 3, "the receiver, and one of each node");
+        job.burst(1).unwrap();
+        let burst = job.burst(2).unwrap();
+        assert_eq!(burst.arrivals.len(), senders);
+        let (alone, shared) =
+            burst.arrivals.split_last().map(|(last, rest)| (*last, rest)).unwrap();
+        let last = shared.iter().copied().fold(0.0, f64::max);
+        assert!(last > alone, "{last} ns among {PER_NODE}, {alone} ns alone");
     }
 }

@@ -10,7 +10,7 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
+    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, EpId, Iface, IfaceAttr, 
     Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError,
     PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source, 
     Token, Unreachable, Wakeup, lacks,
@@ -258,7 +258,7 @@ unsafe impl Iface for ScriptLane {
                 Event::Arrives(source, id, header, payload) => {
                     let mut payload = RecvBuf::owned(payload);
                     let payload = payload.view();
-                    let arrival = Arrival { source, id, header, payload, desc: None };
+                    let arrival = Arrival { source, id, header, payload };
                     let _ = sink.am(arrival);
                 }
                 Event::Completes(result) => {
@@ -318,14 +318,6 @@ impl Wakeup for ScriptLane {
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         Err(OpenError::Unreachable(Unreachable::because("a script has no descriptor")))
-    }
-}
-
-impl KeptArrivals for ScriptLane {
-    fn release(&mut self, _: Desc) {}
-
-    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
-        None
     }
 }
 

@@ -8,8 +8,8 @@ use bowline_base::config::Config;
 use bowline_sim::Network;
 use bowline_ucp::{Clock, Ep, Idle, Members, SpaceOptions, Stages, Waiter, Worker, WorkerParts};
 use bowline_uct::{
-    EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemoryDomain, OneSided, PostError, Posted,
-    RemoteSlice, SignalSafe, Token, Wakeup, forward,
+    EpId, Iface, IfaceAttr, LocalSlice, MemoryDomain, OneSided, PostError, Posted, RemoteSlice,
+    SignalSafe, Token, Wakeup, forward,
 };
 
 /// For tests that make progress themselves, with the clock of a network if there is one.
@@ -149,10 +149,6 @@ impl<I: Iface> OneSided for Altered<I> {
 
 impl<I: Iface> Wakeup for Altered<I> {
     below! { doorbell arm disarm event_fd }
-}
-
-impl<I: Iface> KeptArrivals for Altered<I> {
-    below! { release desc_view }
 }
 
 impl<I: Iface> SignalSafe for Altered<I> {

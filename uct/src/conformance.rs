@@ -24,7 +24,6 @@ pub mod address;
 pub mod am;
 pub mod atomics;
 pub mod attributes;
-pub mod desc;
 mod effort;
 pub mod failure;
 pub mod flow;
@@ -271,11 +270,6 @@ macro_rules! conformance {
                 writable_in_order_of_asking, writable_once_for_each_asking, nobody_starves,
                 nobody_starves_of_enough, what_is_left_comes_later,
                 budget_is_respected, asking_with_space_is_answered,
-            }
-            desc: {
-                kept_payloads_stay, without_spares_it_stops_and_goes_on,
-                released_in_any_order, stale_descriptors_name_nothing,
-                keeping_what_has_no_descriptor,
             }
             rma: {
                 put_lengths, get_lengths, pieces, out_of_range_is_refused,

@@ -104,8 +104,6 @@ macro_rules! __lacking {
     (rkey_release) => { () };
     (rkey_of) => { None };
     (doorbell) => { None };
-    (release) => { () };
-    (desc_view) => { None };
     (explain) => { Vec::new() };
     (progress_signal_safe) => { 0 };
     (can_post_signal_safe) => { false };
@@ -177,9 +175,6 @@ macro_rules! __method {
     (arm $then:ident $to:tt) => { $crate::$then! { $to fn arm(&mut self, descriptor: bool) -> $crate::Armed } };
     (disarm $then:ident $to:tt) => { $crate::$then! { $to fn disarm(&mut self) } };
     (event_fd $then:ident $to:tt) => { $crate::$then! { $to fn event_fd(&mut self) -> Result<$crate::BorrowedFd<'_>, $crate::OpenError> } };
-    // KeptArrivals
-    (release $then:ident $to:tt) => { $crate::$then! { $to fn release(&mut self, desc: $crate::Desc) } };
-    (desc_view $then:ident $to:tt) => { $crate::$then! { $to fn desc_view(&self, desc: $crate::Desc) -> Option<$crate::View<'_>> } };
     // SignalSafe
     (progress_signal_safe $then:ident $to:tt) => { $crate::$then! { $to fn progress_signal_safe(&mut self, sink: &mut dyn $crate::SignalSink, budget: u32) -> u32 } };
     (can_post_signal_safe $then:ident $to:tt) => { $crate::$then! { $to fn can_post_signal_safe(&self, ep: $crate::EpId) -> bool } };

@@ -18,7 +18,6 @@
 //! | [`MemoryDomain`] | memory that peers reach, and its keys | [`MdAttr`](crate::MdAttr) |
 //! | [`OneSided`] | puts, gets, atomics | a bit for each flavour |
 //! | [`Wakeup`] | sleep until something arrives | `WAKEUP`, `EVENT_FD` |
-//! | [`KeptArrivals`] | arrivals that the receiver keeps | each arrival says so |
 //! | [`SignalSafe`] | progress in a signal handler, and gets there | `SIGNAL_SAFE`, `GET_PREPARED` |
 //!
 //! A part that an interface lacks answers so, operations with [`PostError::Unsupported`]. No method has a
@@ -31,7 +30,6 @@ use crate::AmHeader;
 use crate::caps::IfaceAttr;
 use crate::error::{OpenError, PostError, Unreachable};
 use crate::ids::{EpId, Posted, Source, Token};
-use crate::kept::KeptArrivals;
 use crate::md::MemoryDomain;
 use crate::one_sided::OneSided;
 use crate::signal_sink::SignalSafe;
@@ -47,9 +45,7 @@ use crate::wakeup::Wakeup;
 /// device or peer that the operation was handed to, will read or write the slices of it any more; (2) the
 /// same holds for memory when its lending or exposure has ended; (3) and for all of it once the
 /// implementation has been dropped.
-pub unsafe trait Iface:
-    MemoryDomain + OneSided + Wakeup + KeptArrivals + SignalSafe + Send
-{
+pub unsafe trait Iface: MemoryDomain + OneSided + Wakeup + SignalSafe + Send {
     /// Capabilities and limits; constant during the interface's life.
     fn attr(&self) -> &IfaceAttr;
 

@@ -5,7 +5,6 @@
 //! for as many notes hardly ever grows. What allocates, such as keeping a message that nobody waits for, is not on the short
 //! path. The receiving layer may copy an arrival into a buffer that is already waiting for it.
 
-use bowline_base::slab::Key;
 use bowline_base::view::View;
 
 use crate::AmHeader;
@@ -47,10 +46,6 @@ impl AmId {
     }
 }
 
-/// A received active message that the receiver kept; see [`Verdict::Keep`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Desc(pub Key);
-
 /// An active message as it arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
@@ -60,11 +55,8 @@ pub struct Arrival<'a> {
     pub id: AmId,
     /// The fixed header, already copied out of shared memory.
     pub header: AmHeader,
-    /// The payload; it may change under us and is valid during the call only.
+    /// The payload; it may change under us and is valid during the call only. Who wants it later copies it.
     pub payload: View<'a>,
-    /// Names the transport's buffer if the receiver may keep it: answer [`Verdict::Keep`] and
-    /// give it back with [`KeptArrivals::release`](crate::KeptArrivals::release). `None`: copy or drop.
-    pub desc: Option<Desc>,
 }
 
 /// What the receiver says of an arrival.
@@ -73,9 +65,6 @@ pub struct Arrival<'a> {
 pub enum Verdict {
     /// Dealt with; the transport has its buffer back.
     Consumed,
-    /// Kept: the buffer named in the arrival belongs to the receiver until it releases it. Only
-    /// legal when the arrival carried a descriptor; without one it counts as `Consumed`.
-    Keep,
     /// `Consumed`, and what came from the same source behind it had better wait for the next call of
     /// `progress`: it may be for a buffer that the receiver is about to post, and would be copied twice. A
     /// transport in whose memory it lies hands out no more of it in this call. It takes this as `Consumed` of a short

@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use bowline_base::doorbell::Doorbell;
 use bowline_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use bowline_uct::{
-    Armed, AtomicOps, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemoryDomain,
-    OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice, SignalSafe, SignalSink, Sink,
-    Token, Wakeup, forward, lacks,
+    Armed, AtomicOps, Caps, EpId, Iface, IfaceAttr, LocalSlice, MemoryDomain, OneSided, OpenError,
+    PeerFailure, PostError, Posted, RemoteSlice, SignalSafe, SignalSink, Sink, Token, Wakeup,
+    forward, lacks,
 };
 
 /// Operations under way at once.
@@ -379,10 +379,6 @@ impl Wakeup for Carrier {
         }
         Armed::Ready
     }
-}
-
-impl KeptArrivals for Carrier {
-    forward! { [this => this.below] release desc_view }
 }
 
 impl SignalSafe for Carrier {

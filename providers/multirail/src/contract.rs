@@ -8,9 +8,9 @@ use bowline_base::drain::Drain;
 use bowline_base::view::View;
 use bowline_uct::runtime::{RegisteredMemory, check_len};
 use bowline_uct::{
-    AmHeader, AmId, Armed, BorrowedFd, Caps, Discard, EpId, Iface, IfaceAttr, KeptArrivals,
-    LocalSlice, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PeerFailure, PostError,
-    Posted, RemoteSlice, SignalSafe, Sink, Source, Token, Unreachable, Wakeup, forward, lacks,
+    AmHeader, AmId, Armed, BorrowedFd, Caps, Discard, EpId, Iface, IfaceAttr, LocalSlice, MemError,
+    MemHandle, MemoryDomain, OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    SignalSafe, Sink, Source, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::MultiRail;
@@ -399,10 +399,6 @@ impl Wakeup for MultiRail {
         }
         Ok(self.wake.as_ref().expect("made in the lines above").event_fd())
     }
-}
-
-impl KeptArrivals for MultiRail {
-    lacks! { release desc_view }
 }
 
 impl SignalSafe for MultiRail {

@@ -88,8 +88,8 @@ impl Relay<'_> {
                         let source = Source(index);
                         let (id, header) = (front.id, front.header);
                         // Without a descriptor there is nothing to keep.
-                        let (Verdict::Consumed | Verdict::Keep | Verdict::Enough) =
-                            self.above.am(Arrival { source, id, header, payload, desc: None });
+                        let (Verdict::Consumed | Verdict::Enough) =
+                            self.above.am(Arrival { source, id, header, payload });
                         self.events += 1;
                     }
                     (front.down, Some(verdict))

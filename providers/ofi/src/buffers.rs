@@ -36,17 +36,6 @@ const fn distance(size: usize) -> usize {
     (size.div_ceil(LINE) | 1) * LINE
 }
 
-/// What is known of a receive buffer.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Slot {
-    /// Goes up at each arrival that may be kept; in its descriptor, so that an old one names
-    /// nothing.
-    pub(crate) generation: u32,
-    /// Bytes of the payload of a kept arrival.
-    pub(crate) len: u32,
-    pub(crate) kept: bool,
-}
-
 impl Buffers {
     /// A pool of `count` buffers of `size` bytes.
     pub(crate) fn new(net: &mut Net, count: u32, size: usize) -> Result<Self, OpenError> {

@@ -10,7 +10,7 @@ use bowline_uct::{
 };
 
 use crate::addr::{Address, Home, new_instance, stays_here};
-use crate::buffers::{Buffers, Slot};
+use crate::buffers::Buffers;
 use crate::info::{Offers, Traits};
 use crate::link_check::LinkChecks;
 use crate::liveness::{ASK_FIRST, Liveness, Presence, Watch};
@@ -39,8 +39,6 @@ bowline_base::counters! {
         am_zcopy,
         /// Arrivals handed to the sink.
         received,
-        /// Arrivals that the sink kept.
-        kept,
         /// Operations refused for want of credit, of a buffer or of a place.
         refused,
         /// Operations that libfabric did not take at once and that went out later.
@@ -110,13 +108,10 @@ pub struct OfiIface {
     pub(crate) fences: u32,
     /// Messages after which a peer gets the number taken, if nothing else is sent to it.
     pub(crate) report_after: u32,
-    /// Receive buffers that are neither posted nor kept.
+    /// Receive buffers that are not posted.
     pub(crate) idle_rx: Vec<u32>,
     /// Receive buffers that libfabric has.
     pub(crate) posted: usize,
-    pub(crate) slots: Vec<Slot>,
-    pub(crate) kept: u32,
-    pub(crate) may_keep: u32,
     /// By the index of the peer.
     pub(crate) rkeys: KeyTable<u32, Opened>,
     pub(crate) watch: Watch,
@@ -233,9 +228,6 @@ impl OfiIface {
             report_after: (options.window / 2).max(1),
             posted: 0,
             idle_rx: (0..options.rx_buffers).rev().collect(),
-            slots: vec![Slot::default(); options.rx_buffers as usize],
-            kept: 0,
-            may_keep: options.rx_buffers - options.rx_buffers.div_ceil(4),
             rkeys: KeyTable::default(),
             watch,
             unwatched: Vec::new(),

@@ -59,7 +59,7 @@ bowline_base::settings! {
             .cost("so many messages for each peer that floods a computing rank wait in libfabric's \
                    memory or in the network")
             .change("raise it for streams of short messages over a network with a long delay");
-        /// Receive buffers of a rank; a kept message holds one.
+        /// Receive buffers of a rank.
         pub RX_BUFFERS: u32 = Setting::<u32>::integer("BOWLINE_OFI_RX_BUFFERS", 256, 16, 65536)
             .cost("BOWLINE_OFI_BUFFER_BYTES of registered memory each")
             .change("raise it when many peers send to one rank at the same time");

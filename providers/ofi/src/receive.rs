@@ -1,17 +1,10 @@
 //! Receiving: what a receive buffer holds is checked and handed to the sink, or dealt with here.
 //!
-//! **Receive buffers.** A buffer is *posted* (libfabric may write it), *kept* by the layer above,
-//! or *idle*. Idle ones are posted in `repost`, many at once or when there is nothing else to
-//! do, so that a message for the sink does not pay for it. A quarter of the buffers
-//! is never lent: a user that keeps everything still gets what peers have taken, so that its own
-//! messages go on, and copies the rest.
+//! **Receive buffers.** A buffer is *posted* (libfabric may write it) or *idle*. Idle ones are posted in `repost`,
+//! many at once or when there is nothing else to do, so that a message for the sink does not pay for it.
 
-use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{
-    AM_HEADER_BYTES, AmId, Arrival, Desc, KeptArrivals, OpenError, PeerFailure, Sink, Source,
-    Verdict,
-};
+use bowline_uct::{AM_HEADER_BYTES, AmId, Arrival, OpenError, PeerFailure, Sink, Source, Verdict};
 
 use crate::addr::Address;
 use crate::iface::OfiIface;
@@ -116,34 +109,13 @@ impl OfiIface {
             return self.damaged(buffer, header.source);
         };
         let payload = view.slice(ACTIVE, len - ACTIVE).expect("the length was compared");
-        let slot = &mut self.slots[buffer as usize];
-        let mut desc = None;
-        if self.kept < self.may_keep {
-            slot.generation = (slot.generation.wrapping_add(1)).max(1);
-            slot.len = payload.len() as u32;
-            slot.kept = true;
-            let key = u64::from(slot.generation) << 32 | u64::from(buffer);
-            desc = Some(Desc(Key::from_wire(key)));
-        }
         self.counters.received += 1;
         let source = Source(header.source);
         let header = unpack_words(&words);
-        let verdict = sink.am(Arrival { source, id, header, payload, desc });
-        if desc.is_some() && verdict == Verdict::Keep {
-            self.kept += 1;
-            self.counters.kept += 1;
-        } else {
-            self.slots[buffer as usize].kept = false;
-            self.idle_rx.push(buffer);
-        }
+        let (Verdict::Consumed | Verdict::Enough) =
+            sink.am(Arrival { source, id, header, payload });
+        self.idle_rx.push(buffer);
         1
-    }
-
-    fn kept_buffer(&self, desc: Desc) -> Option<u32> {
-        let buffer = desc.0.index();
-        let slot = self.slots.get(buffer as usize)?;
-        let generation = (desc.0.to_wire() >> 32) as u32;
-        (slot.kept && slot.generation == generation && generation != 0).then_some(buffer)
     }
 
     /// A message from nobody that we know, or that is none.
@@ -277,20 +249,5 @@ impl OfiIface {
             }
             _ => false,
         }
-    }
-}
-
-impl KeptArrivals for OfiIface {
-    fn release(&mut self, desc: Desc) {
-        if let Some(buffer) = self.kept_buffer(desc) {
-            self.slots[buffer as usize].kept = false;
-            self.kept -= 1;
-            self.idle_rx.push(buffer);
-        }
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        let buffer = self.kept_buffer(desc)?;
-        self.rx.view(buffer).slice(ACTIVE, self.slots[buffer as usize].len as usize)
     }
 }

@@ -92,8 +92,7 @@ impl Sources for Senders<'_> {
             return;
         };
         let Checksummed { header, payload, .. } = message;
-        let _ =
-            self.sink.am(Arrival { source: Source(sender.link), id, header, payload, desc: None });
+        let _ = self.sink.am(Arrival { source: Source(sender.link), id, header, payload });
         self.handed += 1;
     }
 

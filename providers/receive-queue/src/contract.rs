@@ -6,8 +6,8 @@ use bowline_base::scmp::{Message, max_message_slots, slots_for};
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, AmId, Armed, AtomicOp, AtomicWidth, BorrowedFd, Caps, EpId, Iface, IfaceAttr,
-    KeptArrivals, LocalSlice, OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
-    SignalSafe, Sink, Source, Token, Unreachable, Wakeup, forward, lacks,
+    LocalSlice, OneSided, OpenError, PeerFailure, PostError, Posted, RemoteSlice, SignalSafe, Sink,
+    Source, Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::address::Address;
@@ -305,10 +305,6 @@ impl Wakeup for QueueLane {
         }
         self.core.inner.event_fd()
     }
-}
-
-impl KeptArrivals for QueueLane {
-    lacks! { release desc_view }
 }
 
 impl SignalSafe for QueueLane {

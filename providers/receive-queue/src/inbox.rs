@@ -83,6 +83,6 @@ pub(super) fn hand_out(
             payload
         }
     };
-    let _ = sink.am(Arrival { source, id, header, payload, desc: None });
+    let _ = sink.am(Arrival { source, id, header, payload });
     Taken::Handed
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use bowline_base::buffer::RecvBuf;
 use bowline_base::view::View;
 use bowline_uct::{
-    AtomicOp, AtomicWidth, Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MemError,
-    MemHandle, MemoryDomain, OneSided, OpLimits, OpenError, PeerFailure, PostError, Posted,
-    RemoteSlice, SignalSafe, Sink, Token, Wakeup, forward, lacks,
+    AtomicOp, AtomicWidth, Caps, EpId, Iface, IfaceAttr, LocalSlice, MemError, MemHandle,
+    MemoryDomain, OneSided, OpLimits, OpenError, PeerFailure, PostError, Posted, RemoteSlice,
+    SignalSafe, Sink, Token, Wakeup, forward, lacks,
 };
 
 /// What happens beside a lane, right before its n-th access to its memory from now on.
@@ -310,12 +310,6 @@ impl<I: Iface> Wakeup for WithoutMessages<I> {
     passed! { doorbell }
 
     passed_mut! { arm disarm event_fd }
-}
-
-impl<I: Iface> KeptArrivals for WithoutMessages<I> {
-    passed! { desc_view }
-
-    passed_mut! { release }
 }
 
 impl<I: Iface> SignalSafe for WithoutMessages<I> {

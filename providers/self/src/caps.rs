@@ -12,7 +12,7 @@ bowline_base::settings! {
         pub SLOTS: u32 = Setting::<u32>::integer("BOWLINE_SELF_SLOTS", 256, 2, 65536)
             .cost("128 bytes of memory each")
             .change("raise it when a rank sends itself long bursts before it receives");
-        /// Buffers for messages that do not fit an entry; a kept message holds one.
+        /// Buffers for messages that do not fit an entry.
         pub BUFFERS: u32 = Setting::<u32>::integer("BOWLINE_SELF_BUFFERS", 64, 2, 65536)
             .cost("BOWLINE_SELF_BUFFER_BYTES of memory each, once it has been used")
             .change("raise it when the counter `refused` grows while few messages are queued");

@@ -16,7 +16,7 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::runtime::{EpTable, EventQueue, WritableList};
 use bowline_uct::{
-    AmHeader, AmId, Arrival, Desc, EpId, IfaceAttr, LocalSlice, OpenError, PeerFailure, PostError,
+    AmHeader, AmId, Arrival, EpId, IfaceAttr, LocalSlice, OpenError, PeerFailure, PostError,
     Posted, Sink, Source, Token, Verdict,
 };
 
@@ -39,8 +39,6 @@ bowline_base::counters! {
         am_zcopy,
         /// Arrivals handed to the sink.
         received,
-        /// Arrivals that the sink kept.
-        kept,
         /// Posts refused because the queue or the pool was full.
         refused,
         /// Endpoints reported as writable.
@@ -265,31 +263,24 @@ impl SelfIface {
             && let Some(Entry { header, id, body }) = self.queue.front()
         {
             let (header, id) = (*header, *id);
-            let mut arrive = |payload: View<'_>, desc| {
+            let mut arrive = |payload: View<'_>| {
                 self.counters.received += 1;
                 events += 1;
-                sink.am(Arrival { source: MYSELF, id, header, payload, desc })
+                sink.am(Arrival { source: MYSELF, id, header, payload })
             };
             match body {
                 Body::Inline { len, bytes } => {
                     // SAFETY: the bytes live in the queue, which nobody touches during the call.
                     let payload = unsafe { View::from_raw(bytes.as_mut_ptr(), usize::from(*len)) };
-                    // Without a descriptor there is nothing to keep.
-                    let (Verdict::Consumed | Verdict::Keep | Verdict::Enough) =
-                        arrive(payload, None);
+                    let (Verdict::Consumed | Verdict::Enough) = arrive(payload);
                 }
-                Body::Held { desc } => {
-                    let payload = self.pool.view(*desc).expect("a queued message owns its buffer");
-                    match arrive(payload, Some(Desc(*desc))) {
-                        Verdict::Keep => self.counters.kept += 1,
-                        Verdict::Consumed | Verdict::Enough => {
-                            self.pool.give_back(*desc);
-                        }
-                    }
+                Body::Held { buffer, len } => {
+                    let payload = self.pool.view(*buffer, *len as usize);
+                    let (Verdict::Consumed | Verdict::Enough) = arrive(payload);
+                    self.pool.give_back(*buffer);
                 }
                 Body::Lent { payload, token, .. } => {
-                    let (Verdict::Consumed | Verdict::Keep | Verdict::Enough) =
-                        arrive(payload.view(), None);
+                    let (Verdict::Consumed | Verdict::Enough) = arrive(payload.view());
                     let token = *token;
                     if token != Token::NONE {
                         *body = Body::Delivered { token };

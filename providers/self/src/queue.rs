@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   Inline ──────────────► (gone)
-//!   Held   ──────────────► (gone; the buffer is back in the pool, or kept by the receiver)
+//!   Held   ──────────────► (gone; the buffer is back in the pool)
 //!   Lent   ──► Delivered ► (gone; the sender's token was reported)
 //!     └──────► Dropped ──► (gone; the endpoint failed, the token was reported as failed)
 //! ```
@@ -15,7 +15,6 @@
 use std::collections::VecDeque;
 
 use bowline_base::region::{Region, RegionError};
-use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, AmId, EpId, Token};
 
@@ -30,7 +29,7 @@ pub(crate) enum Body {
     /// In the entry.
     Inline { len: u8, bytes: [u8; INLINE_BYTES] },
     /// In a buffer of the pool.
-    Held { desc: Key },
+    Held { buffer: u32, len: u32 },
     /// Where the sender left it.
     Lent { payload: Lent, token: Token, ep: EpId, incarnation: u32 },
     /// A lent payload has arrived; its token is still to be reported.
@@ -121,28 +120,19 @@ impl Queue {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    buffer: u32,
-    len: u32,
-}
-
-/// Buffers of one size. A buffer is free, queued or kept; the last two are named by a key, so
-/// that a receiver's stale descriptor finds nothing.
+/// Buffers of one size. A buffer is free, or belongs to a message in the queue.
 #[derive(Debug)]
 pub(crate) struct Pool {
     memory: Region,
     buffer_bytes: usize,
     /// Last given back, first taken: its lines are still in the cache.
     free: Vec<u32>,
-    taken: Slab<Taken>,
 }
 
 impl Pool {
     pub(crate) fn new(buffers: u32, buffer_bytes: usize) -> Result<Self, RegionError> {
         let memory = Region::create_private(buffers as usize * buffer_bytes)?;
-        let taken = Slab::with_capacity(buffers as usize);
-        Ok(Self { memory, buffer_bytes, free: (0..buffers).rev().collect(), taken })
+        Ok(Self { memory, buffer_bytes, free: (0..buffers).rev().collect() })
     }
 
     #[inline]
@@ -150,7 +140,9 @@ impl Pool {
         self.free.is_empty()
     }
 
-    fn bytes(&self, buffer: u32, len: usize) -> View<'_> {
+    /// The first `len` bytes of a buffer.
+    #[inline]
+    pub(crate) fn view(&self, buffer: u32, len: usize) -> View<'_> {
         let start = buffer as usize * self.buffer_bytes;
         self.memory.view().slice(start, len).expect("the pool has memory for each of its buffers")
     }
@@ -161,29 +153,19 @@ impl Pool {
         &mut self,
         max_len: usize,
         pack: &mut dyn FnMut(View<'_>) -> usize,
-    ) -> Option<(Key, usize)> {
+    ) -> Option<(u32, usize)> {
         let buffer = *self.free.last()?;
-        let len = pack(self.bytes(buffer, max_len));
+        let len = pack(self.view(buffer, max_len));
         assert!(len <= max_len, "pack returns how much of the space it was given it has filled");
         self.free.pop();
-        Some((self.taken.insert(Taken { buffer, len: len as u32 }), len))
+        Some((buffer, len))
     }
 
-    /// The payload in a taken buffer.
+    /// Gives a buffer back.
     #[inline]
-    pub(crate) fn view(&self, desc: Key) -> Option<View<'_>> {
-        let taken = self.taken.get(desc)?;
-        Some(self.bytes(taken.buffer, taken.len as usize))
-    }
-
-    /// Gives a buffer back; a stale key does nothing. Returns whether there was one.
-    #[inline]
-    pub(crate) fn give_back(&mut self, desc: Key) -> bool {
-        let Some(taken) = self.taken.remove(desc) else {
-            return false;
-        };
-        self.free.push(taken.buffer);
-        true
+    pub(crate) fn give_back(&mut self, buffer: u32) {
+        debug_assert!(!self.free.contains(&buffer), "given back twice");
+        self.free.push(buffer);
     }
 }
 
@@ -203,12 +185,11 @@ mod tests {
             pool.fill(10, &mut |_| panic!("cannot pack"))
         }));
         assert!(panicked.is_err());
-        let (desc, len) = pool.fill(10, &mut |space| space.copy_in(b"packed")).unwrap();
+        let (buffer, len) = pool.fill(10, &mut |space| space.copy_in(b"packed")).unwrap();
         assert_eq!(len, 6);
         assert!(pool.is_exhausted());
-        assert_eq!(pool.view(desc).unwrap().to_vec(), b"packed");
-        assert!(pool.give_back(desc));
-        assert!(!pool.give_back(desc));
-        assert!(pool.view(desc).is_none());
+        assert_eq!(pool.view(buffer, len).to_vec(), b"packed");
+        pool.give_back(buffer);
+        assert!(!pool.is_exhausted());
     }
 }

@@ -73,13 +73,7 @@ impl Inner<'_> {
         };
         self.given += 1;
         self.hot.count(source);
-        let _ = sink.am(Arrival {
-            source: Source(source),
-            id,
-            header: message.header,
-            payload,
-            desc: None,
-        });
+        let _ = sink.am(Arrival { source: Source(source), id, header: message.header, payload });
     }
 
     /// The payload of a message, where it lies if that is one piece, unless it cannot be. It is to be

@@ -7,8 +7,8 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::sync::atomic::{Ordering, fence};
 use bowline_base::view::View;
 use bowline_uct::{
-    Caps, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr, MemError, MemHandle,
-    MemoryDomain, PeerFailure, PostError, RkeyId, SignalSafe, Source, forward, lacks,
+    Caps, EpId, Iface, IfaceAttr, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain,
+    PeerFailure, PostError, RkeyId, SignalSafe, Source, forward, lacks,
 };
 
 use crate::addr::Address;
@@ -126,11 +126,6 @@ unsafe impl Iface for ShmIface {
     fn all_sent(&mut self) -> bool {
         true
     }
-}
-
-impl KeptArrivals for ShmIface {
-    // No arrival carries a descriptor.
-    lacks! { release desc_view }
 }
 
 impl SignalSafe for ShmIface {

@@ -246,13 +246,8 @@ impl Receiver {
             // SAFETY: the staging buffer is only used through the view until `am` has returned,
             // and holds `len` bytes of the message since `accept` put them there.
             let payload = unsafe { View::from_raw(inner.staging.as_mut_ptr(), held.len) };
-            let _ = sink.am(Arrival {
-                source: Source(held.source),
-                id,
-                header: held.header,
-                payload,
-                desc: None,
-            });
+            let _ =
+                sink.am(Arrival { source: Source(held.source), id, header: held.header, payload });
         }
         true
     }

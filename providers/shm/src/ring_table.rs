@@ -99,13 +99,8 @@ impl ActiveRing {
                 return if message.id == END_ID { Taken::End } else { Taken::Bad };
             };
             // Nothing is kept; see `Arrival::desc`.
-            let verdict = sink.am(Arrival {
-                source,
-                id,
-                header: message.header,
-                payload: message.payload(),
-                desc: None,
-            });
+            let verdict =
+                sink.am(Arrival { source, id, header: message.header, payload: message.payload() });
             // `Enough` of a message that lies in a slot counts as `Consumed`: to ask for it would cost each short message two
             // instructions, and what is behind such a one is seldom long.
             match verdict {

@@ -29,7 +29,7 @@ impl Receiver {
                     let payload = message.payload();
                     AmId::from_wire(message.id).is_some_and(|id| {
                         let header = message.header;
-                        sink.offer(&Arrival { source, id, header, payload, desc: None })
+                        sink.offer(&Arrival { source, id, header, payload })
                     })
                 });
                 // What is damaged is found again, by `progress`.
@@ -83,7 +83,7 @@ impl Inner<'_> {
         };
         let Some(payload) = self.payload(message) else { return false };
         let header = message.header;
-        let arrival = Arrival { source: Source(source), id, header, payload, desc: None };
+        let arrival = Arrival { source: Source(source), id, header, payload };
         if !sink.offer(&arrival) {
             return false;
         }

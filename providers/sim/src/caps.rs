@@ -4,9 +4,6 @@ use bowline_uct::{AtomicOps, Caps, IfaceAttr, Limits, OpLimits};
 
 use crate::options::{LinkMode, NetworkOptions};
 
-/// Payload up to here arrives without a descriptor of its own.
-pub(crate) const INLINE_BYTES: usize = 64;
-
 /// Most pieces of an operation.
 pub(crate) const MAX_IOV: usize = 16;
 
@@ -66,6 +63,6 @@ pub(crate) fn attr(options: &NetworkOptions) -> IfaceAttr {
         limits,
         atomics,
         max_endpoints: MAX_ENDPOINTS,
-        receive_bytes: (options.slots + options.spares) as usize * options.max_bcopy,
+        receive_bytes: options.slots as usize * options.max_bcopy,
     }
 }

@@ -1,4 +1,4 @@
-//! The interface: endpoints, kept messages, progress. The impl of the contract is in `contract`,
+//! The interface: endpoints, progress. The impl of the contract is in `contract`,
 //! posting of one-sided operations in `rma`.
 //!
 //! **Life of an endpoint.** Open by `connect`, failed by `invalidate` or by news of its peer, over by
@@ -13,18 +13,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use bowline_base::doorbell::Doorbell;
-use bowline_base::slab::{Key, Slab};
+use bowline_base::slab::Key;
 use bowline_uct::runtime::{EpTable, EventQueue, KeyTable, MemoryTable, WritableList};
 use bowline_uct::{
-    Arrival, Desc, EpId, IfaceAttr, OpenError, PeerFailure, PostError, Sink, Source, Unreachable,
-    Verdict,
+    Arrival, EpId, IfaceAttr, OpenError, PeerFailure, PostError, Sink, Source, Unreachable, Verdict,
 };
 
-use crate::caps::{self, INLINE_BYTES};
+use crate::caps;
 use crate::net::{Cancel, Item};
 use crate::network::Network;
 use crate::options::Drive;
-use crate::payload::Bytes;
 use crate::wire;
 
 mod contract;
@@ -48,7 +46,6 @@ pub struct SimIface {
     node: u32,
     network_id: u64,
     drive: Drive,
-    spares: usize,
     whole_process: bool,
     /// Zcopy operations that may still be posted.
     permits: u32,
@@ -60,7 +57,6 @@ pub struct SimIface {
     waiters: WritableList,
     /// Endpoints invalidated and not reported yet.
     invalidated: EventQueue,
-    kept: Slab<Bytes>,
     doorbell: Doorbell,
     idle: Option<IdleHook>,
     /// Whether a budget of one goes to an endpoint that wants to post.
@@ -89,7 +85,7 @@ impl SimIface {
         let mut net = network.lock();
         let node = net.open(doorbell.clone());
         let options = &net.options;
-        let (drive, spares) = (options.drive, options.spares as usize);
+        let drive = options.drive;
         let permits = options.refuse_after;
         let whole_process = options.whole_process && options.one_sided;
         let (attr, network_id) = (caps::attr(options), net.id);
@@ -100,7 +96,6 @@ impl SimIface {
             node,
             network_id,
             drive,
-            spares,
             whole_process,
             permits,
             domain: MemoryTable::default(),
@@ -109,7 +104,6 @@ impl SimIface {
             by_peer: BTreeMap::new(),
             waiters: WritableList::default(),
             invalidated: EventQueue::default(),
-            kept: Slab::default(),
             doorbell,
             idle: None,
             odd_call: false,
@@ -216,21 +210,18 @@ impl SimIface {
         }
     }
 
-    fn has_spare(&self) -> bool {
-        self.kept.len() < self.spares
-    }
-
     /// Hands at most `budget` messages, completions and failures to the sink.
     fn deliver(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         while events < budget {
-            let item = self.network.lock().take_item(self.node, self.has_spare());
+            let item = self.network.lock().take_item(self.node);
             let mut verdict = Verdict::Consumed;
             match item {
                 None => break,
                 Some(Item::Completed { token, result }) => sink.completed(token, result),
                 Some(Item::Am { from, id, header, payload }) => {
-                    verdict = self.arrive(sink, from, (id, header), payload);
+                    let (source, payload) = (Source(from), payload.view());
+                    verdict = sink.am(Arrival { source, id, header, payload });
                 }
                 Some(Item::Failed { peer, how }) => self.peer_failed(sink, peer, how),
             }
@@ -240,29 +231,6 @@ impl SimIface {
             }
         }
         events
-    }
-
-    fn arrive(
-        &mut self,
-        sink: &mut dyn Sink,
-        from: u32,
-        (id, header): (bowline_uct::AmId, bowline_uct::AmHeader),
-        payload: Bytes,
-    ) -> Verdict {
-        let source = Source(from);
-        if payload.len() <= INLINE_BYTES {
-            let payload = payload.view();
-            // Without a descriptor there is nothing to keep.
-            return sink.am(Arrival { source, id, header, payload, desc: None });
-        }
-        let key = self.kept.insert(payload);
-        let payload = self.kept.get(key).expect("just kept").view();
-        let desc = Some(Desc(key));
-        let verdict = sink.am(Arrival { source, id, header, payload, desc });
-        if verdict != Verdict::Keep {
-            self.kept.remove(key);
-        }
-        verdict
     }
 
     fn peer_failed(&mut self, sink: &mut dyn Sink, peer: u32, how: PeerFailure) {
@@ -311,9 +279,7 @@ impl SimIface {
     /// Whether progress would report something, or, where nobody else does, bring something.
     fn has_events(&self) -> bool {
         let net = self.network.lock();
-        if net.has_item(self.node, self.has_spare())
-            || self.drive == Drive::OnIdle && net.next_event().is_some()
-        {
+        if net.has_item(self.node) || self.drive == Drive::OnIdle && net.next_event().is_some() {
             return true;
         }
         drop(net);

@@ -150,8 +150,6 @@ pub struct NetworkOptions {
     pub answers_queue: bool,
     /// Messages that wait for an interface before it takes them; beyond, senders are refused.
     pub slots: u32,
-    /// Messages that a receiver can keep.
-    pub spares: u32,
     /// One-sided operations of an interface under way; beyond, it is refused.
     pub outstanding: u32,
     /// Operations from or to where bytes lie, puts and gets, that an interface may post before it
@@ -234,7 +232,6 @@ impl Default for NetworkOptions {
             exposes: false,
             answers_queue: false,
             slots: 64,
-            spares: 64,
             outstanding: 4096,
             refuse_after: u32::MAX,
             max_short: 128,

@@ -66,7 +66,6 @@ form!(tiny, "sim, small queues", |options| {
     options.seed = 2;
     options.jitter_ns = 3000;
     options.slots = 2;
-    options.spares = 4;
     options.outstanding = 2;
     options.max_short = 16;
     options.max_bcopy = 256;

@@ -4,8 +4,8 @@ use std::os::fd::BorrowedFd;
 
 use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_uct::{
-    Armed, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle, MemoryDomain,
-    OpenError, PeerFailure, PostError, RkeyId, SignalSafe, Source, Wakeup, forward, lacks,
+    Armed, EpId, Iface, IfaceAttr, MdAttr, MemError, MemHandle, MemoryDomain, OpenError,
+    PeerFailure, PostError, RkeyId, SignalSafe, Source, Wakeup, forward, lacks,
 };
 use rustix::event::epoll::EventFlags;
 
@@ -138,11 +138,6 @@ impl Wakeup for TcpIface {
         self.watch_bell()?;
         Ok(self.epoll_fd())
     }
-}
-
-impl KeptArrivals for TcpIface {
-    // No arrival comes in a descriptor, so every one is stale.
-    lacks! { release desc_view }
 }
 
 impl SignalSafe for TcpIface {

@@ -371,9 +371,9 @@ pub(crate) const fn failure_of(error: Errno) -> PeerFailure {
 #[inline]
 fn deliver(sink: &mut dyn Sink, index: u32, id: u8, header: [u64; 3], payload: View<'_>) {
     let id = AmId::from_wire(id).expect("the decoder has checked it");
-    let arrival = Arrival { source: Source(index), id, header, payload, desc: None };
+    let arrival = Arrival { source: Source(index), id, header, payload };
     // Without a descriptor there is nothing to keep.
-    let (Verdict::Consumed | Verdict::Keep | Verdict::Enough) = sink.am(arrival);
+    let (Verdict::Consumed | Verdict::Enough) = sink.am(arrival);
 }
 
 /// Copies between two views of one length.

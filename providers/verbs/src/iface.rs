@@ -1,8 +1,6 @@
 //! The interface as its users see it: one type for both modes, chosen by the options.
 
-use bowline_uct::{
-    Iface, KeptArrivals, MemoryDomain, OneSided, OpenError, SignalSafe, Wakeup, forward,
-};
+use bowline_uct::{Iface, MemoryDomain, OneSided, OpenError, SignalSafe, Wakeup, forward};
 
 use crate::options::{VerbsMode, VerbsOptions};
 use crate::rc::RcIface;
@@ -73,10 +71,6 @@ impl OneSided for VerbsIface {
 
 impl Wakeup for VerbsIface {
     by_mode! { doorbell arm disarm event_fd }
-}
-
-impl KeptArrivals for VerbsIface {
-    by_mode! { release desc_view }
 }
 
 impl SignalSafe for VerbsIface {

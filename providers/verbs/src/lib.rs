@@ -29,9 +29,8 @@
 //! | acknowledgements, repetition | the device's | by windows in `ud::window` |
 //! | a dead peer is noticed by | the device's retries; probes of idle connections | the threads' pings |
 //!
-//! Receive memory is constant in the number of peers in both. Arrivals may be kept: the buffer
-//! leaves the receive queue and a spare takes its place; without a spare the interface stops
-//! taking messages, and senders pause (`rc`: the device's "receiver not ready"; `ud`: repetition).
+//! Receive memory is constant in the number of peers in both. While a receiver takes no messages, senders pause
+//! (`rc`: the device's "receiver not ready"; `ud`: repetition).
 //!
 //! # What is promised of memory
 //!
@@ -80,7 +79,7 @@ mod wire;
 pub use iface::VerbsIface;
 pub use options::{
     CONNECT, ConnectWhen, DEVICE, INLINE, MAX_BCOPY, MODE, PEER_TIMEOUT, RECEIVE_BUFFERS,
-    SEND_BUFFERS, SEND_DEPTH, SETTINGS, SPARE_BUFFERS, UD_WINDOW, VerbsMode, VerbsOptions,
+    SEND_BUFFERS, SEND_DEPTH, SETTINGS, UD_WINDOW, VerbsMode, VerbsOptions,
 };
 pub use rc::{RcCounters, RcIface, Reliable};
 pub use service::ServiceIface;

@@ -52,11 +52,6 @@ bowline_base::settings! {
             Setting::<u32>::integer("BOWLINE_VERBS_RECEIVE_BUFFERS", 1024, 32, 1 << 15)
             .cost("one longest packed message of pinned memory each")
             .change("raise it when many ranks send to one and senders have to pause");
-        /// Buffers that stand in for those which receivers keep.
-        pub SPARE_BUFFERS: u32 =
-            Setting::<u32>::integer("BOWLINE_VERBS_SPARE_BUFFERS", 256, 4, 1 << 15)
-            .cost("as for the receive buffers")
-            .change("raise it when unexpected messages stop the arrival of others");
         /// Buffers for packed messages on their way out.
         pub SEND_BUFFERS: u32 =
             Setting::<u32>::integer("BOWLINE_VERBS_SEND_BUFFERS", 512, 32, 1 << 15)
@@ -104,8 +99,6 @@ pub struct VerbsOptions {
     pub connect: ConnectWhen,
     /// Posted receive buffers.
     pub receive_buffers: u32,
-    /// Buffers for those that are kept.
-    pub spare_buffers: u32,
     /// Send buffers.
     pub send_buffers: u32,
     /// Operations under way to one peer.
@@ -136,7 +129,6 @@ impl VerbsOptions {
             mode: config.get(MODE),
             connect: config.get(CONNECT),
             receive_buffers: config.get(RECEIVE_BUFFERS),
-            spare_buffers: config.get(SPARE_BUFFERS),
             send_buffers: config.get(SEND_BUFFERS),
             send_depth: config.get(SEND_DEPTH),
             max_bcopy: config.get(MAX_BCOPY),

@@ -3,9 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
-use bowline_uct::Desc;
 
 use crate::sys::{Access, Memory, Pd, RECEIVE_BATCH, Sge};
 
@@ -56,37 +54,23 @@ impl SendPool {
     }
 }
 
-/// Buffers for arrivals. Each is in one place at a time: posted, about to be posted, being
-/// read, kept by the receiver, or spare.
+/// Buffers for arrivals. Each is in one place at a time: posted, about to be posted, or being
+/// read.
 #[derive(Debug)]
 pub(crate) struct ReceivePool {
     memory: Memory,
     bytes: usize,
-    spare: Vec<u32>,
     /// To be posted with the next batch.
     due: Vec<(u64, Sge)>,
-    /// What receivers hold: the buffer, and the payload's place and length in it.
-    held: Slab<(u32, u32, u32)>,
-    /// The name of what is shown next: most of it is not kept, and needs no new one.
-    next: Key,
 }
 
 impl ReceivePool {
-    /// `posted + spares` buffers of `bytes`; the first `posted` are due at once.
-    pub(crate) fn new(pd: &Arc<Pd>, posted: u32, spares: u32, bytes: usize) -> io::Result<Self> {
+    /// `count` buffers of `bytes`, all due at once.
+    pub(crate) fn new(pd: &Arc<Pd>, count: u32, bytes: usize) -> io::Result<Self> {
         let bytes = bytes.next_multiple_of(64);
-        let memory = Memory::new(pd, (posted + spares) as usize * bytes, Access::Local)?;
-        let mut held = Slab::with_capacity(spares as usize + 1);
-        let next = held.insert((0, 0, 0));
-        let mut pool = Self {
-            memory,
-            bytes,
-            spare: (posted..posted + spares).rev().collect(),
-            due: Vec::with_capacity(posted as usize),
-            held,
-            next,
-        };
-        for buffer in 0..posted {
+        let memory = Memory::new(pd, count as usize * bytes, Access::Local)?;
+        let mut pool = Self { memory, bytes, due: Vec::with_capacity(count as usize) };
+        for buffer in 0..count {
             pool.again(buffer);
         }
         Ok(pool)
@@ -120,57 +104,11 @@ impl ReceivePool {
         Ok(calls)
     }
 
-    /// Whether an arrival may be kept, so that it may be shown at all.
-    #[inline]
-    pub(crate) fn has_spare(&self) -> bool {
-        !self.spare.is_empty()
-    }
-
     /// The first `len` bytes of a buffer.
     #[inline]
     pub(crate) fn view(&self, buffer: u32, len: usize) -> View<'_> {
         let view = self.memory.view().slice(buffer as usize * self.bytes, len.min(self.bytes));
         view.expect("buffers lie in the memory")
-    }
-
-    /// By which what is shown is named if the receiver keeps it.
-    #[inline]
-    pub(crate) fn next_desc(&self) -> Desc {
-        Desc(self.next)
-    }
-
-    /// The receiver keeps what was shown, `len` bytes from `place` in the buffer; a spare takes its
-    /// place.
-    #[inline]
-    pub(crate) fn kept(&mut self, buffer: u32, place: usize, len: usize) {
-        if let Some(held) = self.held.get_mut(self.next) {
-            *held = (buffer, place as u32, len as u32);
-        }
-        self.next = self.held.insert((0, 0, 0));
-        if let Some(spare) = self.spare.pop() {
-            self.again(spare);
-        }
-    }
-
-    /// The receiver gives back what it kept.
-    pub(crate) fn release(&mut self, desc: Desc) {
-        if desc.0 == self.next {
-            // Nobody keeps that yet.
-            return;
-        }
-        if let Some((buffer, _, _)) = self.held.remove(desc.0) {
-            self.spare.push(buffer);
-        }
-    }
-
-    /// The payload of what is kept.
-    pub(crate) fn payload(&self, desc: Desc) -> Option<View<'_>> {
-        if desc.0 == self.next {
-            return None;
-        }
-        let &(buffer, place, len) = self.held.get(desc.0)?;
-        let offset = buffer as usize * self.bytes + place as usize;
-        self.memory.view().slice(offset, len as usize)
     }
 }
 

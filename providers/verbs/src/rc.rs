@@ -64,8 +64,6 @@ bowline_base::counters! {
         inline,
         /// Active messages received.
         received,
-        /// Arrivals that the sink kept.
-        kept,
         /// Posts refused for want of space.
         refused,
         /// Connections made.
@@ -86,7 +84,7 @@ const RESERVE: usize = 8;
 /// Atomics with a result under way at once.
 const RESULTS: u32 = 256;
 
-/// A receive completion that waits for a spare buffer, with its sender.
+/// A receive completion that waits for budget, with its sender.
 #[derive(Clone, Copy, Debug)]
 struct Arrived {
     buffer: u32,
@@ -113,7 +111,7 @@ pub struct Reliable {
     last_pair: Option<(u32, u32)>,
     /// Where completions are polled to.
     completions: Box<[Wc]>,
-    /// Arrivals in order; all of them stand here while no spare is left.
+    /// Arrivals in order.
     arrived: VecDeque<Arrived>,
     /// Arrivals on pairs of which it is not known yet whose they are, in order.
     unclaimed: Vec<Arrived>,
@@ -167,7 +165,7 @@ impl RcIface {
         let longest = HEADER_BYTES + options.max_bcopy;
         let send = SendPool::new(&context.pd, options.send_buffers, longest)
             .map_err(fail("reserve send buffers"))?;
-        let receive = ReceivePool::new(&context.pd, receives, options.spare_buffers, longest)
+        let receive = ReceivePool::new(&context.pd, receives, longest)
             .map_err(fail("reserve receive buffers"))?;
         let results =
             Results::new(&context.pd, RESULTS).map_err(fail("reserve words for atomics"))?;

@@ -63,16 +63,12 @@ bowline_base::counters! {
         sent,
         /// Active messages received.
         received,
-        /// Arrivals that the sink kept.
-        kept,
         /// Datagrams that only acknowledge.
         acknowledgements,
         /// Datagrams sent again.
         repeated,
         /// Datagrams dropped because they came again or early.
         dropped,
-        /// Datagrams dropped because receivers keep all buffers and enough of them wait for one.
-        no_spare,
         /// Posts refused for want of space.
         refused,
         /// Connections agreed on.
@@ -137,11 +133,8 @@ pub struct Datagrams {
     ended: Vec<(u32, u32, PeerFailure)>,
     /// Connections of peers whose earlier one is among `ended`: they begin when that is broken.
     anew: Vec<(u32, Agreed)>,
-    /// Messages that were found when they could not be shown: without a budget, without a spare,
-    /// or when their sender's end was reported.
+    /// Messages that were found when they could not be shown: without a budget, or when their sender's end was reported.
     stash: VecDeque<Wc>,
-    /// Most of them while there is no spare, so that acknowledgements still find buffers.
-    most_aside: usize,
     shares: Shares,
     /// Scratch for buffers that an acknowledgement frees.
     freed: Vec<u32>,
@@ -156,8 +149,6 @@ pub struct Datagrams {
     /// How often each send buffer stands in the device's queue; and whether it is to be freed
     /// when it does no more.
     in_queue: Vec<(u32, bool)>,
-    /// Something was dropped for want of a spare.
-    starved: bool,
     rounds: u32,
     next_scan: Instant,
     /// Wakes a sleeper that has to send again.
@@ -191,7 +182,7 @@ impl UdIface {
         let send = SendPool::new(&context.pd, options.send_buffers, packet)
             .map_err(fail("reserve send buffers"))?;
         let bytes = GRH_BYTES + packet;
-        let receive = ReceivePool::new(&context.pd, receives, options.spare_buffers, bytes)
+        let receive = ReceivePool::new(&context.pd, receives, bytes)
             .map_err(fail("reserve receive buffers"))?;
         // Buffers that are free wait for a batch of them, and acknowledgements want some, too.
         let unposted = RECEIVE_BATCH as u32;
@@ -209,7 +200,6 @@ impl UdIface {
             ended: Vec::new(),
             anew: Vec::new(),
             stash: VecDeque::with_capacity(receives as usize),
-            most_aside: receives as usize / 2,
             shares: Shares::new(receives.saturating_sub(unposted).max(receives / 2)),
             freed: Vec::with_capacity(options.ud_window as usize),
             owing: VecDeque::new(),
@@ -218,7 +208,6 @@ impl UdIface {
             unsignalled: 0,
             depth: depth as usize,
             in_queue: vec![(0, false); options.send_buffers as usize],
-            starved: false,
             rounds: 0,
             next_scan: Instant::now(),
             clock: None,

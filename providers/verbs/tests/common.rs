@@ -34,7 +34,6 @@ pub(crate) fn options(device: usize) -> VerbsOptions {
         options.device = format!("rxe{}", device % 2);
     }
     options.receive_buffers = 128;
-    options.spare_buffers = 16;
     options.send_buffers = 64;
     options.peer_timeout = Duration::from_secs(3);
     options

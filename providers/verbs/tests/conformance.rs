@@ -70,7 +70,6 @@ macro_rules! form {
                     let mut options = VerbsOptions::default();
                     options.receive_buffers = 512;
                     options.send_buffers = 256;
-                    options.spare_buffers = 64;
                     // Emulated time is slow, and deaths are waited for.
                     options.peer_timeout = Duration::from_secs(4);
                     let change: fn(&mut VerbsOptions) = $change;
@@ -107,7 +106,6 @@ form!(
     |options| {
         options.connect = ConnectWhen::AtOnce;
         options.receive_buffers = 32;
-        options.spare_buffers = 4;
         options.send_buffers = 32;
         options.send_depth = 8;
         options.max_bcopy = 512;
@@ -132,7 +130,6 @@ form!(
     |options| {
         options.mode = VerbsMode::Ud;
         options.receive_buffers = 32;
-        options.spare_buffers = 4;
         options.send_buffers = 32;
         options.max_bcopy = 512;
         options.ud_window = 4;

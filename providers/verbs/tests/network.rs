@@ -206,7 +206,6 @@ fn a_full_receiver_is_slow_and_not_dead() {
             options.mode = mode;
             options.connect = ConnectWhen::AtOnce;
             options.receive_buffers = 32;
-            options.spare_buffers = 4;
         });
         let timeout = options(0).peer_timeout;
         let ep = pair.to_b;

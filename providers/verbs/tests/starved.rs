@@ -182,7 +182,8 @@ fn others(mode: VerbsMode) {
 
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    limit(Resource::As, Some(pages * rustix::param::page_size() as u64 + (1 << 20)));
+    // Less than the buffers of an interface.
+    limit(Resource::As, Some(pages * rustix::param::page_size() as u64 + (1 << 18)));
     refused(mode, "os error 12");
     if mode == VerbsMode::Rc {
         let error = plenty.mem_alloc(64 << 20).unwrap_err().to_string();

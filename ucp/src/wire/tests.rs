@@ -89,7 +89,7 @@ proptest! {
         let header = MessageId::numbered(number).header([0, 0], order);
         let payload = bowline_base::view::View::empty();
         let arrival =
-            Arrival { source: bowline_uct::Source(0), id: am, header, payload, desc: None };
+            Arrival { source: bowline_uct::Source(0), id: am, header, payload };
         let id = MessageId::of(&arrival);
         prop_assert_eq!((id.am(), sequence(&header)), (am, order));
         prop_assert_eq!(id.number(), (am == NUMBERED).then_some(number));

@@ -13,8 +13,8 @@ use bowline_base::view::View;
 use super::effort::Idle;
 use super::{Group, Member, Subject};
 use crate::{
-    AmHeader, AmId, Arrival, Caps, Desc, EpId, IfaceAttr, LocalSlice, PeerFailure, PostError,
-    Posted, Sink, Source, Token, Verdict,
+    AmHeader, AmId, Arrival, Caps, EpId, IfaceAttr, LocalSlice, PeerFailure, PostError, Posted,
+    Sink, Source, Token, Verdict,
 };
 
 /// Longest payload that a test makes where the limit is larger.
@@ -134,10 +134,6 @@ pub struct ReceivedAm {
     pub header: AmHeader,
     /// A copy of its payload.
     pub payload: Vec<u8>,
-    /// The transport's buffer, if there was one.
-    pub desc: Option<Desc>,
-    /// Whether the recorder kept the buffer.
-    pub kept: bool,
 }
 
 impl ReceivedAm {
@@ -166,11 +162,7 @@ pub struct Recorder {
     pub before: Vec<usize>,
     /// Number of events.
     pub events: u64,
-    /// Whether to keep every descriptor.
-    pub keep: bool,
-    /// Whether to say `Keep` even without a descriptor.
-    pub keep_blindly: bool,
-    /// Whether to say `Enough` of what is not kept.
+    /// Whether to say `Enough` of each message.
     pub enough: bool,
 }
 
@@ -192,20 +184,13 @@ impl Recorder {
 impl Sink for Recorder {
     fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
         self.events += 1;
-        let kept = self.keep && arrival.desc.is_some();
         self.messages.push(ReceivedAm {
             source: arrival.source,
             id: arrival.id,
             header: arrival.header,
             payload: arrival.payload.to_vec(),
-            desc: arrival.desc,
-            kept,
         });
-        match self.enough {
-            _ if kept || self.keep_blindly => Verdict::Keep,
-            true => Verdict::Enough,
-            false => Verdict::Consumed,
-        }
+        if self.enough { Verdict::Enough } else { Verdict::Consumed }
     }
 
     fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {

@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::harness::{Flavour, ReceivedAm, World, header_of, pattern};
 use super::rma::{MemoryKind, RmaFlavour, Window, fetch, flush, post};
 use super::{Subject, not_applicable};
-use crate::{AmId, AtomicOp, AtomicWidth, Caps, Desc, PostError};
+use crate::{AmId, AtomicOp, AtomicWidth, Caps, PostError};
 
 /// Members of a message program.
 const MEMBERS: usize = 3;
@@ -23,9 +23,7 @@ fn runner(cases: u32) -> TestRunner {
 enum Step {
     Send { from: usize, to: usize, flavour: usize, len: usize },
     Progress { member: usize, budget: u32 },
-    Keep { member: usize, on: bool },
     Enough { member: usize, on: bool },
-    Release { member: usize, which: usize },
     Ask { from: usize, to: usize },
 }
 
@@ -38,10 +36,7 @@ fn step() -> impl Strategy<Value = Step> {
         ),
         5 => (member.clone(), 0_u32..9)
             .prop_map(|(member, budget)| Step::Progress { member, budget }),
-        1 => (member.clone(), any::<bool>()).prop_map(|(member, on)| Step::Keep { member, on }),
         1 => (member.clone(), any::<bool>()).prop_map(|(member, on)| Step::Enough { member, on }),
-        2 => (member.clone(), 0_usize..64)
-            .prop_map(|(member, which)| Step::Release { member, which }),
         1 => (member.clone(), member).prop_map(|(from, to)| Step::Ask { from, to }),
     ]
 }
@@ -78,38 +73,15 @@ impl Expected {
     }
 }
 
-fn collect(
-    world: &mut World,
-    kept: &mut [Vec<(Desc, Vec<u8>)>],
-    expected: &mut Expected,
-) -> Result<(), TestCaseError> {
+fn collect(world: &mut World, expected: &mut Expected) -> Result<(), TestCaseError> {
     // A loopback provider has one interface, whose messages say for which member they are.
-    for (place, kept) in kept.iter_mut().enumerate().take(world.peers.len()) {
+    for place in 0..world.peers.len() {
         for message in world.peer(place).seen.take() {
             let member =
                 if world.of().loopback { (message.header[1] & 15) as usize } else { place };
             expected.arrived(member, &message)?;
-            if let (true, Some(desc)) = (message.kept, message.desc) {
-                kept.push((desc, message.payload));
-            }
         }
     }
-    Ok(())
-}
-
-fn release(
-    world: &mut World,
-    place: usize,
-    kept: &mut Vec<(Desc, Vec<u8>)>,
-    which: usize,
-) -> Result<(), TestCaseError> {
-    if kept.is_empty() {
-        return Ok(());
-    }
-    let (desc, payload) = kept.swap_remove(which % kept.len());
-    let view = world.peer(place).iface.desc_view(desc).map(|view| view.to_vec());
-    prop_assert!(view.as_ref() == Some(&payload), "a kept payload changed");
-    world.peer(place).iface.release(desc);
     Ok(())
 }
 
@@ -122,7 +94,6 @@ fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
     let flavours = Flavour::offered(&attr);
     let mut expected =
         Expected { ordered: attr.caps.contains(Caps::AM_ORDERED), ..Expected::default() };
-    let mut kept: Vec<Vec<(Desc, Vec<u8>)>> = vec![Vec::new(); MEMBERS];
     for step in steps {
         match *step {
             Step::Send { from, to, flavour, len } => {
@@ -148,14 +119,9 @@ fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
             }
             Step::Progress { member, budget } => {
                 world.peer(member).progress(budget);
-                collect(&mut world, &mut kept, &mut expected)?;
+                collect(&mut world, &mut expected)?;
             }
-            Step::Keep { member, on } => world.peer(member).seen.keep = on,
             Step::Enough { member, on } => world.peer(member).seen.enough = on,
-            Step::Release { member, which } => {
-                let place = of.place(member);
-                release(&mut world, place, &mut kept[place], which)?;
-            }
             Step::Ask { from, to } => {
                 if from != to || of.loopback {
                     let ep = world.ep(from, to);
@@ -164,28 +130,21 @@ fn run_messages(of: Subject, steps: &[Step]) -> Result<(), TestCaseError> {
             }
         }
     }
-    // Everything comes, once what was kept is given back.
-    for (place, kept) in kept.iter_mut().enumerate().take(world.peers.len()) {
-        world.peer(place).seen.keep = false;
-        while !kept.is_empty() {
-            release(&mut world, place, kept, 0)?;
-        }
-    }
-    // So many rounds in a row without an arrival are more than any transport needs: what is missing was lost.
+    // Everything comes. So many rounds in a row without an arrival are more than any transport needs: what is missing was lost.
     let mut idle = 0;
     while !expected.is_empty() {
         idle = if world.round() == 0 { idle + 1 } else { 0 };
-        collect(&mut world, &mut kept, &mut expected)?;
+        collect(&mut world, &mut expected)?;
         prop_assert!(idle < LOST_AFTER, "accepted messages never came: {:?}", expected.streams);
     }
     let settled = |w: &mut World| w.peers.iter().flatten().all(|peer| peer.lent.is_empty());
     world.until(settled);
     world.rounds(10);
-    collect(&mut world, &mut kept, &mut expected)
+    collect(&mut world, &mut expected)
 }
 
-/// Random programs of sends, progress with small budgets, receivers that have enough, keeping and releasing: every
-/// accepted message arrives once, unchanged and in order, and kept payloads stay.
+/// Random programs of sends, progress with small budgets, receivers that have enough: every
+/// accepted message arrives once, unchanged and in order.
 pub fn messages(of: Subject) {
     let program = prop::collection::vec(step(), 1..400);
     let outcome = runner(48).run(&program, |steps| run_messages(of, &steps));

@@ -1,9 +1,7 @@
 //! A transport through a lock, for the suite's own tests: as plain as the contract allows, and
 //! with faults to order. It is no provider for anybody: every post takes the lock of all members.
 //!
-//! A member's inbox holds [`SLOTS`] messages. Payloads of packed messages come in descriptors, of
-//! which there are [`SPARES`]; those of short ones do not. Zcopy completes when the receiver has
-//! seen the message. There are no one-sided operations.
+//! A member's inbox holds [`SLOTS`] messages. Zcopy completes when the receiver has seen the message. There are no one-sided operations.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,18 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::{Doorbell, Sleep};
-use bowline_base::slab::{Key, Slab};
 use bowline_base::view::View;
 use bowline_uct::conformance::Provider;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
-    Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError,
-    PeerFailure, PostError, Posted, RkeyId, SignalSafe, Sink, Source, Token, Unreachable, Verdict,
-    Wakeup, forward, lacks,
+    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, EpId, Iface, IfaceAttr, Limits, LocalSlice,
+    MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError, PeerFailure,
+    PostError, Posted, RkeyId, SignalSafe, Sink, Source, Token, Unreachable, Verdict, Wakeup,
+    forward, lacks,
 };
 
 const SLOTS: usize = 32;
-const SPARES: usize = 8;
 const SHORT: usize = 48;
 const LONG: usize = 4096;
 
@@ -39,16 +35,12 @@ pub(crate) const LOSE: Fault = 2;
 pub(crate) const LEAK: Fault = 3;
 /// A receiver is rung before its message is there.
 pub(crate) const RING_EARLY: Fault = 4;
-/// A kept buffer is used for the next message.
-pub(crate) const REUSE: Fault = 5;
 /// The last byte of long payloads is changed.
 pub(crate) const DAMAGE: Fault = 6;
 /// A death is reported to each survivor twice.
 pub(crate) const TELL_TWICE: Fault = 7;
 /// Endpoints are reported as writable in reverse.
 pub(crate) const REVERSE: Fault = 8;
-/// Without spares messages are thrown away.
-pub(crate) const THROW: Fault = 9;
 /// The budget is overdrawn by one.
 pub(crate) const OVERDRAW: Fault = 10;
 /// Operations in flight to a peer that fails are not answered.
@@ -61,7 +53,6 @@ struct Letter {
     id: AmId,
     header: AmHeader,
     payload: Vec<u8>,
-    packed: bool,
     token: Option<Token>,
 }
 
@@ -106,7 +97,6 @@ pub(crate) struct HubIface<const FAULT: Fault> {
     endpoints: Vec<Endpoint>,
     waiters: VecDeque<EpId>,
     events: VecDeque<(Option<Token>, EpId)>,
-    kept: Slab<Vec<u8>>,
     doorbell: Doorbell,
 }
 
@@ -190,7 +180,6 @@ impl<const FAULT: Fault> HubIface<FAULT> {
             endpoints: Vec::new(),
             waiters: VecDeque::new(),
             events: VecDeque::new(),
-            kept: Slab::default(),
             doorbell,
         }
     }
@@ -312,14 +301,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
     /// Hands one message to the sink, if there is one. What that says of it.
     fn deliver(&mut self, sink: &mut dyn Sink) -> Option<Verdict> {
         let mut shared = lock(&self.shared);
-        let letter = shared.members[self.me].inbox.front()?;
-        if letter.packed && self.kept.len() >= SPARES {
-            if FAULT == THROW {
-                shared.members[self.me].inbox.pop_front();
-            }
-            return None;
-        }
-        let mut letter = shared.members[self.me].inbox.pop_front().expect("seen above");
+        let mut letter = shared.members[self.me].inbox.pop_front()?;
         if let Some(token) = letter.token {
             shared.members[letter.from].done.push_back(token);
             shared.members[letter.from].doorbell.ring();
@@ -328,21 +310,9 @@ impl<const FAULT: Fault> HubIface<FAULT> {
         let len = letter.payload.len();
         // SAFETY: the vector lives until the end of the call and is not touched meanwhile.
         let payload = unsafe { View::from_raw(letter.payload.as_mut_ptr(), len) };
-        let desc = letter.packed.then(|| Desc(self.kept.insert(Vec::new())));
         let source = Source(letter.from as u32);
         let (id, header) = (letter.id, letter.header);
-        let verdict = sink.am(Arrival { source, id, header, payload, desc });
-        if let Some(Desc(key)) = desc {
-            if verdict == Verdict::Keep {
-                if FAULT == REUSE && len > 0 {
-                    letter.payload[0] ^= 0xff;
-                }
-                *self.kept.get_mut(key).expect("just made") = letter.payload;
-            } else {
-                self.kept.remove(key);
-            }
-        }
-        Some(verdict)
+        Some(sink.am(Arrival { source, id, header, payload }))
     }
 }
 
@@ -440,7 +410,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             return Err(PostError::TooLong);
         }
         let (from, header, payload) = (self.me, *header, payload.to_vec());
-        self.post(to, || Letter { from, id, header, payload, packed: false, token: None })
+        self.post(to, || Letter { from, id, header, payload, token: None })
     }
 
     fn am_bcopy(
@@ -461,7 +431,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             // SAFETY: the vector is used through the view only until it is truncated.
             packed = pack(unsafe { View::from_raw(payload.as_mut_ptr(), max_len) });
             payload.truncate(packed);
-            Letter { from, id, header, payload, packed: true, token: None }
+            Letter { from, id, header, payload, token: None }
         })?;
         Ok(packed)
     }
@@ -487,7 +457,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             return Err(PostError::TooLong);
         }
         let (from, header, token) = (self.me, *header, Some(token).filter(|&t| t != Token::NONE));
-        self.post(to, || Letter { from, id, header, payload, packed: false, token })?;
+        self.post(to, || Letter { from, id, header, payload, token })?;
         self.endpoints[ep.0 as usize].in_flight.extend(token);
         Ok(Posted::InFlight)
     }
@@ -584,21 +554,6 @@ impl<const FAULT: Fault> Wakeup for HubIface<FAULT> {
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         let system = |source: io::Error| OpenError::System { act: "make a descriptor", source };
         self.doorbell.event_fd().map_err(system)
-    }
-}
-
-impl<const FAULT: Fault> KeptArrivals for HubIface<FAULT> {
-    fn release(&mut self, desc: Desc) {
-        self.kept.remove(desc.0);
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        if desc.0 == Key::NONE {
-            return None;
-        }
-        let bytes = self.kept.get(desc.0)?;
-        // SAFETY: the bytes stay in the slab while `self` is borrowed, and the view is only read.
-        Some(unsafe { View::from_raw(bytes.as_ptr().cast_mut(), bytes.len()) })
     }
 }
 

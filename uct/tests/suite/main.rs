@@ -6,9 +6,7 @@ mod hub;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bowline_uct::conformance::{
-    Provider, Subject, am, desc, failure, flow, model, run, threads, wakeup,
-};
+use bowline_uct::conformance::{Provider, Subject, am, failure, flow, model, run, threads, wakeup};
 use bowline_uct::{LocalSlice, MemoryDomain};
 use hub::Hub;
 
@@ -48,17 +46,6 @@ fn refused_messages_that_arrive_are_noticed() {
     noticed::<Hub<{ hub::LEAK }>>(flow::refused_short_is_unobservable);
     noticed::<Hub<{ hub::LEAK }>>(flow::refused_bcopy_is_unobservable);
     noticed::<Hub<{ hub::LEAK }>>(flow::refused_zcopy_is_unobservable);
-}
-
-#[test]
-fn changed_kept_buffers_are_noticed() {
-    noticed::<Hub<{ hub::REUSE }>>(desc::kept_payloads_stay);
-    noticed::<Hub<{ hub::REUSE }>>(desc::released_in_any_order);
-}
-
-#[test]
-fn messages_thrown_away_without_spares_are_noticed() {
-    noticed::<Hub<{ hub::THROW }>>(desc::without_spares_it_stops_and_goes_on);
 }
 
 #[test]

@@ -80,7 +80,6 @@ impl Job {
             seed,
             jitter_ns: 100,
             slots: 1024,
-            spares: 1024,
             ..NetworkOptions::default()
         });
         let setting = match queue {

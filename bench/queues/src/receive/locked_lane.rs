@@ -287,7 +287,7 @@ impl LockedLane {
             let payload = view.slice(at + FRONT, len).expect("messages lie in the queue");
             let source = Source((first >> 48) as u32);
             let id = AmId::from_wire((first >> 32) as u8).expect("an id that was sent");
-            let _ = sink.am(Arrival { source, id, header, payload, desc: None });
+            let _ = sink.am(Arrival { source, id, header, payload });
             self.next += slots_for(len) as u32;
             handed += 1;
         }

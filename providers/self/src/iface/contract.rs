@@ -6,9 +6,9 @@ use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
 use bowline_uct::runtime::check_len;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Desc, EpId, Iface, IfaceAttr, KeptArrivals, MdAttr, MemError, MemHandle,
-    MemoryDomain, OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink,
-    Source, Token, Unreachable, Wakeup, forward, lacks,
+    AmHeader, AmId, Armed, EpId, Iface, IfaceAttr, MdAttr, MemError, MemHandle, MemoryDomain,
+    OpenError, PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source,
+    Token, Unreachable, Wakeup, forward, lacks,
 };
 
 use super::{Body, INLINE_BYTES, MYSELF, Missing, SelfIface};
@@ -102,10 +102,10 @@ unsafe impl Iface for SelfIface {
         if self.queue.is_full() {
             return Err(self.refuse(ep, Missing::Slot));
         }
-        let Some((desc, len)) = self.pool.fill(max_len, pack) else {
+        let Some((buffer, len)) = self.pool.fill(max_len, pack) else {
             return Err(self.refuse(ep, Missing::Buffer));
         };
-        self.push(id, header, Body::Held { desc });
+        self.push(id, header, Body::Held { buffer, len: len as u32 });
         self.counters.am_bcopy += 1;
         Ok(len)
     }
@@ -195,16 +195,6 @@ impl Wakeup for SelfIface {
             act: "make the event descriptor of the self transport",
             source,
         })
-    }
-}
-
-impl KeptArrivals for SelfIface {
-    fn release(&mut self, desc: Desc) {
-        self.pool.give_back(desc.0);
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.pool.view(desc.0)
     }
 }
 

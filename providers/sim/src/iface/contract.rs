@@ -7,9 +7,9 @@ use bowline_base::doorbell::{Doorbell, Sleep};
 use bowline_base::view::View;
 use bowline_uct::runtime::{RegisteredMemory, bytes_of, check_len};
 use bowline_uct::{
-    AmHeader, AmId, Armed, Caps, Desc, EpId, Iface, IfaceAttr, KeptArrivals, LocalSlice, MdAttr,
-    MemError, MemHandle, MemoryDomain, OpenError, PostError, Posted, RkeyId, SignalSafe, Sink,
-    Source, Token, Unreachable, Wakeup, forward, lacks,
+    AmHeader, AmId, Armed, Caps, EpId, Iface, IfaceAttr, LocalSlice, MdAttr, MemError, MemHandle,
+    MemoryDomain, OpenError, PostError, Posted, RkeyId, SignalSafe, Sink, Source, Token,
+    Unreachable, Wakeup, forward, lacks,
 };
 
 use super::SimIface;
@@ -283,20 +283,6 @@ impl Wakeup for SimIface {
             act: "make the event descriptor of a simulated interface",
             source,
         })
-    }
-}
-
-impl KeptArrivals for SimIface {
-    fn release(&mut self, desc: Desc) {
-        let full = !self.has_spare();
-        if self.kept.remove(desc.0).is_some() && full {
-            // A message may have waited for the spare.
-            self.doorbell.ring();
-        }
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.kept.get(desc.0).map(Bytes::view)
     }
 }
 

@@ -140,16 +140,10 @@ impl Net {
 
     /// The next thing for a node to report. A message that would need a descriptor stops it
     /// unless there is a spare.
-    pub(crate) fn take_item(&mut self, node: u32, spare: bool) -> Option<Item> {
+    pub(crate) fn take_item(&mut self, node: u32) -> Option<Item> {
         let place = &mut self.nodes[node as usize];
         if let Some(item) = place.completions.pop_front() {
             return Some(item);
-        }
-        if let Some(Item::Am { payload, .. }) = place.inbox.front()
-            && payload.len() > crate::caps::INLINE_BYTES
-            && !spare
-        {
-            return None;
         }
         let item = place.inbox.pop_front()?;
         if let Item::Am { from, payload, .. } = &item {
@@ -170,16 +164,9 @@ impl Net {
     }
 
     /// Whether [`take_item`](Self::take_item) would find something.
-    pub(crate) fn has_item(&self, node: u32, spare: bool) -> bool {
+    pub(crate) fn has_item(&self, node: u32) -> bool {
         let place = &self.nodes[node as usize];
-        !place.completions.is_empty()
-            || match place.inbox.front() {
-                Some(Item::Am { payload, .. }) => {
-                    spare || payload.len() <= crate::caps::INLINE_BYTES
-                }
-                Some(_) => true,
-                None => false,
-            }
+        !place.completions.is_empty() || !place.inbox.is_empty()
     }
 
     /// A receive buffer of `node` is free again; those who wait for one poll.

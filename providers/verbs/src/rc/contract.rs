@@ -1,9 +1,8 @@
 //! The transport contract, over reliable connections.
 
-use bowline_base::view::View;
 use bowline_uct::{
-    Armed, Desc, EpId, Iface, KeptArrivals, MdAttr, MemError, MemoryDomain, OpenError, PeerFailure,
-    PostError, RkeyId, SignalSafe, Wakeup, forward, lacks,
+    Armed, EpId, Iface, MdAttr, MemError, MemoryDomain, OpenError, PeerFailure, PostError, RkeyId,
+    SignalSafe, Wakeup, forward, lacks,
 };
 
 use super::RcIface;
@@ -108,14 +107,6 @@ impl Wakeup for RcIface {
         self.cq.take_events();
         // The thread that makes connections wakes a sleeper to read the clock.
         self.check_clock();
-    }
-}
-
-impl KeptArrivals for RcIface {
-    forward! { [this => this.receive] release }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.receive.payload(desc)
     }
 }
 

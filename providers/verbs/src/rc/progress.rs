@@ -40,8 +40,7 @@ impl RcIface {
         if !self.state.arrived.is_empty() {
             events += self.deliver(sink, budget - events);
         }
-        // What cannot be shown for want of a spare must not hold up the completions behind it.
-        if events < budget && (self.state.arrived.is_empty() || !self.receive.has_spare()) {
+        if events < budget && self.state.arrived.is_empty() {
             self.poll(BATCH.min((budget - events) as usize));
             if !self.state.unclaimed.is_empty() {
                 self.claim_arrivals();
@@ -84,7 +83,7 @@ impl RcIface {
     }
 
     /// The place of a failure that may be reported: of everything that came on the failed connection
-    /// nothing waits any more. What waits of other peers may be waiting for a spare.
+    /// nothing waits any more.
     #[cold]
     fn next_failure(&self) -> Option<usize> {
         self.failed.iter().enumerate().position(|(place, &(number, pair))| {
@@ -276,7 +275,7 @@ impl RcIface {
         self.state.broken.push((number, failure_from(status)));
     }
 
-    /// Hands arrivals to the sink, as long as one that is kept can be replaced.
+    /// Hands arrivals to the sink.
     fn deliver(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         while events < budget
@@ -285,19 +284,11 @@ impl RcIface {
             let message = self.receive.view(buffer, len);
             match wire::parse(message) {
                 Some(Parsed::Message { id, header, payload }) => {
-                    if !self.receive.has_spare() {
-                        break;
-                    }
                     let view =
                         message.slice(HEADER_BYTES, payload).expect("the length was compared");
-                    let (source, desc) = (Source(peer), Some(self.receive.next_desc()));
-                    match sink.am(Arrival { source, id, header, payload: view, desc }) {
-                        Verdict::Consumed | Verdict::Enough => self.receive.again(buffer),
-                        Verdict::Keep => {
-                            self.receive.kept(buffer, HEADER_BYTES, payload);
-                            self.counters.kept += 1;
-                        }
-                    }
+                    let (Verdict::Consumed | Verdict::Enough) =
+                        sink.am(Arrival { source: Source(peer), id, header, payload: view });
+                    self.receive.again(buffer);
                     self.counters.received += 1;
                     events += 1;
                 }
@@ -391,7 +382,7 @@ impl RcIface {
             || !self.state.broken.is_empty()
             || !self.state.left.is_empty()
             || !self.state.unclaimed.is_empty()
-            || (!self.state.arrived.is_empty() && self.receive.has_spare())
+            || !self.state.arrived.is_empty()
             || self.control.pending()
             || self.is_writable()
     }

@@ -191,7 +191,7 @@ impl RcIface {
             return false;
         };
         let payload = message.slice(HEADER_BYTES, payload).expect("the length was compared");
-        sink.offer(&Arrival { source: Source(peer), id, header, payload, desc: None })
+        sink.offer(&Arrival { source: Source(peer), id, header, payload })
     }
 
     /// Without a connection a post waits for one, which takes memory.

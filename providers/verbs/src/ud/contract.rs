@@ -2,8 +2,8 @@
 
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Desc, EpId, Iface, KeptArrivals, MdAttr, MemoryDomain, OneSided,
-    OpenError, PeerFailure, PostError, SignalSafe, Wakeup, forward, lacks,
+    AmHeader, AmId, Armed, EpId, Iface, MdAttr, MemoryDomain, OneSided, OpenError, PeerFailure,
+    PostError, SignalSafe, Wakeup, forward, lacks,
 };
 
 use super::UdIface;
@@ -85,17 +85,6 @@ impl Wakeup for UdIface {
         self.cq.take_events();
         // Setting it again takes back what has expired.
         self.set_clock(None);
-    }
-}
-
-impl KeptArrivals for UdIface {
-    fn release(&mut self, desc: Desc) {
-        self.receive.release(desc);
-        self.ask_again();
-    }
-
-    fn desc_view(&self, desc: Desc) -> Option<View<'_>> {
-        self.receive.payload(desc)
     }
 }
 

@@ -3,9 +3,6 @@
 //! **Order of events.** Answers, failures, arrivals, endpoints that may post again. A connection
 //! that its peer has ended is broken when everything that had arrived on it by then was shown, so
 //! that what a peer sent before its end comes before the news of it.
-//!
-//! **Without a spare** buffer nothing can be shown. Messages then wait in `stash`, as many as leave
-//! space for the acknowledgements of others; what comes beyond is dropped and asked for again.
 
 use std::time::{Duration, Instant};
 
@@ -37,18 +34,12 @@ impl UdIface {
         }
         let mut events = self.report_events(sink, budget);
         let mut found = 0;
-        if !self.receive.has_spare() {
-            found = self.absorb();
-        } else if events < budget {
+        if events < budget {
             let mut completions = [Wc::default(); BATCH];
             let most = BATCH.min((budget - events) as usize);
             found = self.poll(&mut completions[..most]);
-            for place in 0..found {
-                if !self.receive.has_spare() {
-                    self.put_back(&completions[place..found]);
-                    break;
-                }
-                events += self.completed(&completions[place], sink);
+            for completion in &completions[..found] {
+                events += self.completed(completion, sink);
             }
         }
         if !self.state.ended.is_empty() {
@@ -107,34 +98,12 @@ impl UdIface {
                 continue;
             }
             if self.is_message(completion) {
-                self.set_aside(completion);
+                self.state.stash.push_back(*completion);
             } else {
                 self.completed(completion, &mut Discard);
             }
         }
         found
-    }
-
-    /// Puts completions that were polled in front of those that were set aside, in their order.
-    fn put_back(&mut self, completions: &[Wc]) {
-        for completion in completions.iter().rev() {
-            if completion.wr_id & SENT == 0 && self.is_message(completion) {
-                self.state.stash.push_front(*completion);
-            } else {
-                self.completed(completion, &mut Discard);
-            }
-        }
-    }
-
-    fn set_aside(&mut self, completion: &Wc) {
-        if self.receive.has_spare() || self.state.stash.len() < self.state.most_aside {
-            self.state.stash.push_back(*completion);
-        } else {
-            // Not taken, so not acknowledged: it comes again when there is space.
-            self.state.starved = true;
-            self.counters.no_spare += 1;
-            self.receive.again(completion.wr_id as u32);
-        }
     }
 
     /// Whether a received datagram has a message; the sink does not see others.
@@ -250,14 +219,9 @@ impl UdIface {
         };
         link.incoming.taken();
         let view = message.slice(HEADER_BYTES, payload).expect("the length was compared");
-        let (source, desc) = (Source(number), Some(self.receive.next_desc()));
-        match sink.am(Arrival { source, id, header, payload: view, desc }) {
-            Verdict::Consumed | Verdict::Enough => self.receive.again(buffer),
-            Verdict::Keep => {
-                self.receive.kept(buffer, BEFORE_MESSAGE + HEADER_BYTES, payload);
-                self.counters.kept += 1;
-            }
-        }
+        let (Verdict::Consumed | Verdict::Enough) =
+            sink.am(Arrival { source: Source(number), id, header, payload: view });
+        self.receive.again(buffer);
         self.counters.received += 1;
         Some(1)
     }
@@ -276,20 +240,6 @@ impl UdIface {
             let Some(link) = &mut self.peers[number as usize].link else { continue };
             link.owing = link.incoming.owes();
             if link.owing {
-                self.state.owing.push_back(number);
-            }
-        }
-    }
-
-    /// Buffers have come back: those whose messages were dropped are asked for them again.
-    pub(super) fn ask_again(&mut self) {
-        if !std::mem::take(&mut self.state.starved) {
-            return;
-        }
-        for number in 0..self.peers.len() as u32 {
-            let Some(link) = &mut self.peers[number as usize].link else { continue };
-            link.incoming.ask_again();
-            if !std::mem::replace(&mut link.owing, true) {
                 self.state.owing.push_back(number);
             }
         }
@@ -342,11 +292,10 @@ impl UdIface {
             return false;
         }
         self.set_clock(next);
-        let busy = !self.state.stash.is_empty() && self.receive.has_spare()
+        let busy = !self.state.stash.is_empty()
             || !self.events.is_empty()
             || !self.failed.is_empty()
             || self.state.ended.iter().any(|(_, ours, _)| !self.is_aside(*ours))
-            || self.state.starved && self.receive.has_spare()
             || self.is_writable()
             || self.control.pending_after_sleeping();
         !busy

@@ -351,11 +351,6 @@ impl Incoming {
         }
     }
 
-    /// There is space for what had to be dropped for want of it.
-    pub fn ask_again(&mut self) {
-        self.at_once = Some(true);
-    }
-
     /// Whether an acknowledgement must go now, and whether it reports a gap; `most` may be owed.
     #[inline]
     pub fn must_acknowledge(&self, most: u32) -> Option<bool> {

@@ -4,9 +4,9 @@ use bowline_base::buffer::RecvBuf;
 use bowline_base::doorbell::Doorbell;
 use bowline_base::view::View;
 use bowline_uct::{
-    AddrReader, AmHeader, AmId, Armed, BorrowedFd, Desc, EpId, Iface, IfaceAttr, KeptArrivals,
-    MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpenError, PostError, Posted, RkeyId,
-    SignalSafe, Sink, Source, Token, Unreachable, Wakeup, lacks,
+    AddrReader, AmHeader, AmId, Armed, BorrowedFd, EpId, Iface, IfaceAttr, MdAttr, MemError,
+    MemHandle, MemoryDomain, OneSided, OpenError, PostError, Posted, RkeyId, SignalSafe, Sink,
+    Source, Token, Unreachable, Wakeup, lacks,
 };
 use std::collections::VecDeque;
 
@@ -231,14 +231,6 @@ impl Wakeup for LockedLane {
 
     fn event_fd(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
         Err(OpenError::Limit("a locked queue wakes nobody".to_owned()))
-    }
-}
-
-impl KeptArrivals for LockedLane {
-    fn release(&mut self, _: Desc) {}
-
-    fn desc_view(&self, _: Desc) -> Option<View<'_>> {
-        None
     }
 }
 

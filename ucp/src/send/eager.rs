@@ -121,15 +121,20 @@ impl Eager<'_> {
 /// Bytes of the first of the pieces of at most `max` bytes in which `total` bytes go. It is shorter than the others where
 /// that takes no further piece: its receiver, which can do nothing before it comes, begins earlier, and is not much ahead of
 /// the second one. What the last piece has is more by as much; so of two pieces the second one stays short where it is that: between
-/// processors that are far apart its copy out is waited for longer than the first one's copy in.
+/// processors that are far apart its copy out is waited for longer than the first one's copy in. It is not so short that
+/// a transport sends it beside its header, and does not ask the receiver whether it has enough then ([`bowline_uct::Verdict::Enough`]).
 const fn first_of(total: usize, max: usize) -> usize {
     if total < max + max / 2 {
-        return max;
+        let second = total - max;
+        return if second < max / SHORTEST_PART { total - max / SHORTEST_PART } else { max };
     }
     let unused = total.next_multiple_of(max) - total;
     let most = max / 5 * 2;
     max - if unused < most { unused } else { most }
 }
+
+/// The part of the longest piece that a second one has at least.
+const SHORTEST_PART: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -143,6 +148,7 @@ mod tests {
                 assert!((max * 3 / 5..=max).contains(&first), "{first} of {total} by {max}");
                 let pieces = 1 + (total - first).div_ceil(max);
                 assert_eq!(pieces, total.div_ceil(max), "{total} by {max}");
+                assert!(total - first >= max / SHORTEST_PART, "{first} of {total} by {max}");
             }
         }
         let of_64k = FirstPiece::BYTES + (64 << 10);

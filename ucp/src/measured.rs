@@ -19,8 +19,8 @@ use crate::peer::{Peer, PeerIndex};
 use crate::protocol::{Choices, Op, Protocol, eager};
 use crate::select::{
     CLASSES, Choice, EAGER, Estimate, FirstGuess, Guess, LaneMeter, MEANS, Marks, MeansEstimate,
-    Measure, MessageKind, Meter, PLACES, Selection, Traffic, TrialResults, place, shortest,
-    tried_after,
+    Measure, MessageKind, Meter, PLACES, Selection, Traffic, TrialResults, choice_index, place,
+    shortest, tried_after,
 };
 use crate::settings::{Options, RndvScheme, Select};
 use crate::wait::Clock;
@@ -79,10 +79,21 @@ fn first_guess(lane: &Lane, protocols: &Protocols, kind: MessageKind, bytes: u64
     };
     let mut guess = [0; MEANS];
     guess[usize::from(EAGER)] = price(&eager::MULTI);
+    if kind == MessageKind::Unexpected && guess[usize::from(EAGER)] > 0 {
+        // Into memory of the engine first.
+        guess[usize::from(EAGER)] += (lane.choices.costs.copy.value * 1000.0) as u32;
+    }
     for (life, guess) in protocols.lives.iter().zip(&mut guess[1..]) {
         *guess = price(life.protocol());
     }
     guess
+}
+
+/// Whether messages begin with a means: none by which they can come is predicted to be cheaper.
+fn is_first(guess: &Guess, able: u8, means: u8) -> bool {
+    let known = |&(other, price): &(usize, &u32)| able & 1 << other != 0 && *price > 0;
+    let least = guess.iter().enumerate().filter(known).min_by_key(|&(_, price)| *price);
+    least.is_some_and(|(least, _)| least == usize::from(means))
 }
 
 /// What a sender does with a long message whose receiver measures.
@@ -152,51 +163,142 @@ impl Engine {
         bytes: u64,
         first: u64,
     ) {
-        let peer = &mut self.peers[index as usize];
         let Measure { begun, traffic } = measure;
-        let able = self.meter.able(peer.lane, traffic, bytes);
-        let Some(able) = able.filter(|_| begun != 0) else { return };
-        let Some(place) = place(traffic, bytes) else { return };
-        let selection = peer.selection.get_or_insert_with(|| Box::new(Selection::new()));
-        let timed = begun != Measure::UNTIMED;
-        let (last, outdated) = (selection.last, std::mem::replace(&mut selection.outdated, !timed));
-        let now = if timed { self.meter.now() } else { None };
-        selection.last = now.unwrap_or(last);
-        let Some(choice) = selection.choice_mut(traffic, bytes) else { return };
-        let Some(now) = now.filter(|_| !outdated || !traffic.marks.window) else {
-            return choice.pass(means, bytes);
-        };
-        let mut nanoseconds = now.saturating_sub(begun.max(last));
-        if begun >= last && first < bytes {
+        if begun == 0 {
+            return;
+        }
+        let now = if begun == Measure::UNTIMED { None } else { self.meter.now() };
+        let (last, outdated) = self.note_end(index, now);
+        let took = now.filter(|_| !outdated || !traffic.marks.window).map(|now| {
+            let nanoseconds = now.saturating_sub(begun.max(last));
+            if begun < last || first >= bytes {
+                return nanoseconds;
+            }
             // What its sender took for the first piece is not seen.
-            nanoseconds = nanoseconds.saturating_mul(bytes) / (bytes - first);
+            nanoseconds.saturating_mul(bytes) / (bytes - first)
+        });
+        self.note_took(index, traffic, means, bytes, (took, self.meter.clock_cost));
+    }
+
+    /// A long message of a peer is complete now; `None`: it was not timed. When the last timed one was, and whether it was not the
+    /// last one.
+    fn note_end(&mut self, index: PeerIndex, now: Option<u64>) -> (u64, bool) {
+        let peer = &mut self.peers[index as usize];
+        let selection = peer.selection.get_or_insert_with(|| Box::new(Selection::new()));
+        let outdated = std::mem::replace(&mut selection.outdated, now.is_none());
+        let last = selection.last;
+        selection.last = now.unwrap_or(last);
+        (last, outdated)
+    }
+
+    /// The unexpected message that has come in pieces is in its receive's buffer now; `spent`: nanoseconds for its pieces and the last
+    /// copy, as in [`Measure::begun`].
+    pub(crate) fn end_unexpected(
+        &mut self,
+        index: PeerIndex,
+        marks: Marks,
+        bytes: u64,
+        (spent, now): (u64, Option<u64>),
+    ) {
+        if spent == 0 {
+            return;
         }
-        let guess = self.meter.guess(peer.lane, traffic.kind, bytes).unwrap_or(&[0; MEANS]);
-        let lane = peer.lane as usize;
-        let results = self.meter.results.get(lane).zip(choice.settled_price());
-        let better =
-            results.and_then(|(results, (means, price))| results.better(place, means, price));
-        let judged =
-            choice.note(means, able, bytes, nanoseconds, (traffic.marks.window, guess, better));
-        if let Some((results, judged)) = self.meter.results.get_mut(lane).zip(judged) {
-            results.note(place, judged);
+        let took = (spent != Measure::UNTIMED).then_some(spent);
+        let _ = self.note_end(index, now.filter(|_| took.is_some()));
+        let lane = self.peers[index as usize].lane;
+        // Beside that of its begin and its end, there is a reading for each piece.
+        let reads = self.meter.pieces(lane, bytes) + 2;
+        let clock = self.meter.clock_cost * reads / 2;
+        let traffic = Traffic { kind: MessageKind::Unexpected, marks };
+        self.note_took(index, traffic, EAGER, bytes, (took, clock));
+    }
+
+    /// A message has come by `means`, and took so many nanoseconds, if it was timed; to read the clock for one takes `clock`.
+    fn note_took(
+        &mut self,
+        index: PeerIndex,
+        traffic: Traffic,
+        means: u8,
+        bytes: u64,
+        (took, clock): (Option<u64>, u64),
+    ) {
+        let peer = &mut self.peers[index as usize];
+        let Some(able) = self.meter.able(peer.lane, traffic, bytes) else { return };
+        let selection = peer.selection.get_or_insert_with(|| Box::new(Selection::new()));
+        // What is always offered needs no sender that obeys.
+        let in_pieces = able & 1 << EAGER != 0;
+        let (kind, changed) = match in_pieces {
+            true => selection.prevailing.note(traffic, bytes),
+            false => (traffic.kind, false),
+        };
+        let obeyed = Traffic { kind, ..traffic };
+        let Some(at) = choice_index(obeyed, bytes) else { return };
+        let settled = selection.choice(obeyed, bytes).and_then(Choice::settled);
+        let Some(choice) = selection.choice_mut(traffic, bytes) else { return };
+        let guess = *self.meter.guess(peer.lane, kind, bytes).unwrap_or(&[0; MEANS]);
+        let results = self.meter.results.get_mut(peer.lane as usize);
+        let window = traffic.marks.window;
+        let judged = match took {
+            _ if obeyed != traffic => {
+                let price = choice.note_aside(means, bytes, took, settled == Some(means));
+                let obeyed = selection.known_choice(obeyed, bytes);
+                obeyed.and_then(|choice| choice.charge_aside(means, price, window))
+            }
+            None => {
+                choice.pass(means, bytes);
+                None
+            }
+            Some(took) => {
+                let known = results.as_deref().zip(choice.settled_price());
+                let better =
+                    known.and_then(|(results, (means, price))| results.better(at, means, price));
+                choice.note(means, able, bytes, took, (window, &guess, better))
+            }
+        };
+        if let Some((results, judged)) = results.zip(judged) {
+            results.note(at, judged);
         }
-        choice.space(self.meter.clock_cost, nanoseconds);
-        let wanted = choice.wanted();
-        if choice.is_at_trial() {
-            selection.at_trial = Some(place);
-        } else if selection.at_trial == Some(place) {
+        if let Some((choice, took)) = selection.known_choice(traffic, bytes).zip(took) {
+            choice.space(clock, took);
+        }
+        if changed {
+            selection.leave_other_trial(obeyed, bytes);
+        }
+        let choice = selection.choice(obeyed, bytes);
+        let wanted = choice.and_then(Choice::wanted);
+        if choice.is_some_and(Choice::is_at_trial) {
+            selection.at_trial = Some(at);
+        } else if selection.at_trial == Some(at) {
             selection.at_trial = None;
         }
-        let Some(wanted) = wanted else { return };
-        let eager = wanted == EAGER;
-        match selection.ordered.get(place) {
-            Some(ordered) if ordered == eager => {}
-            _ if able & 1 << EAGER == 0 || peer.address.features & SELECTS == 0 => {}
-            _ => {
-                selection.ordered.set(place, eager);
-                self.actions.push(Action::Select { peer: index, place: place as u8, eager });
-            }
+        if in_pieces {
+            self.order(index, obeyed, bytes, (wanted, &guess, able));
+        }
+    }
+
+    /// Says to the sender what it is to do, where that is something else than before.
+    fn order(
+        &mut self,
+        index: PeerIndex,
+        traffic: Traffic,
+        bytes: u64,
+        (wanted, guess, able): (Option<u8>, &Guess, u8),
+    ) {
+        let peer = &mut self.peers[index as usize];
+        let Some((selection, place)) = peer.selection.as_mut().zip(place(traffic, bytes)) else {
+            return;
+        };
+        let ordered = selection.ordered.get(place);
+        let unexpected = traffic.kind == MessageKind::Unexpected;
+        let eager = match (wanted, ordered) {
+            (Some(wanted), _) => wanted == EAGER,
+            // It was for unexpected messages, and nothing is known of the others.
+            (None, Some(_)) if !unexpected => is_first(guess, able, EAGER),
+            _ => return,
+        };
+        if ordered != Some(eager) && peer.address.features & SELECTS != 0 {
+            selection.ordered.set(place, eager);
+            self.actions.push(Action::Select { peer: index, place: place as u8, eager });
         }
     }
 
@@ -231,7 +333,7 @@ impl Engine {
                 window: traffic.marks.window,
                 fresh: traffic.marks.fresh,
                 protocol: self.protocols.means(means).name,
-                nanoseconds: f64::from(estimate.price) * 1.024,
+                nanoseconds: f64::from(estimate.price) * 1.024e-3,
                 count: estimate.count,
                 age: estimate.age,
                 used: choice.settled() == Some(means as u8),
@@ -248,7 +350,7 @@ impl Engine {
         if self.meter.clock.is_none() {
             return rows;
         }
-        for kind in MessageKind::ALL {
+        for kind in MessageKind::SENT {
             let traffic = Traffic { kind, ..Traffic::NONE };
             for from in (0..CLASSES).map(shortest) {
                 let (able, guess) =
@@ -299,7 +401,7 @@ impl MessageKind {
     /// The operation that sends one.
     pub const fn op(self) -> Op {
         match self {
-            Self::Tagged => Op::TagSend,
+            Self::Tagged | Self::Unexpected => Op::TagSend,
             Self::Active => Op::AmSend,
             Self::Stream => Op::StreamSend,
         }

@@ -25,7 +25,7 @@ use bowline_uct::{Caps, EpId, PeerFailure, RkeyId};
 
 use crate::address::{PUTS, WorkerAddress};
 use crate::matching::Envelope;
-use crate::select::{Measure, Selection};
+use crate::select::{Measure, MessageKind, PieceTimes, Selection};
 use crate::watch::Watches;
 use crate::wire::{self, MessageId};
 
@@ -112,6 +112,24 @@ pub(crate) struct Assembly {
     /// Bytes of the first piece.
     pub(crate) first: u64,
     pub(crate) measure: Measure,
+    /// Of an unexpected message.
+    pub(crate) times: PieceTimes,
+}
+
+impl Assembly {
+    /// Whether its pieces are timed one by one.
+    pub(crate) fn is_timed(&self) -> bool {
+        let Measure { begun, traffic } = self.measure;
+        traffic.kind == MessageKind::Unexpected && begun != 0 && begun != Measure::UNTIMED
+    }
+
+    /// What its pieces have taken, in place of a time as in [`Measure::begun`].
+    pub(crate) fn spent(&self) -> u64 {
+        match self.is_timed() {
+            true => self.times.of_all(self.first, self.total).max(1),
+            false => self.measure.begun,
+        }
+    }
 }
 
 /// Where pieces go.

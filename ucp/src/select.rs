@@ -15,8 +15,8 @@
 //!      └─────────────────────────────────────────────────────────────────────────────────────┘ the cheaper one is best
 //!                            no message came by it for TRIAL_WAIT messages, or the budget is used up: it ends
 //! ```
-//! Rules. (1) *Regret*: every message pays a fiftieth of its time into a budget, and each message by the means tried last
-//! takes from it what it took longer than the best means would have. A trial begins only where the budget holds what it is expected to cost, and
+//! Rules. (1) *Regret*: every message pays a fiftieth of its time into a budget, and each message by the means tried last, or by another since that could not
+//! be, takes from it what it took longer than the best means would have. A trial begins only where the budget holds what it is expected to cost, and
 //! ends where the budget is used up. So at any time, also before anything is known, trials have taken at most a fiftieth of the time of all
 //! messages and one message more, however dear the means are; in windows those more that were under way. Where an
 //! earlier trial, of any peer, has shown a means to be cheaper than the one in use at its price ([`results`]), a trial of that begins where nothing is owed. Within
@@ -31,19 +31,24 @@
 //! (5) Where two reads of the clock take more than a two-hundredth of a message's time, one of several messages is timed, in runs of
 //! eight, since in a window a message's time begins at the end of the one before; trials always are. The others count, and pay what they are expected to take.
 //!
+//! (6) A tagged message that comes before its receive costs otherwise: in pieces it is copied twice, offered it waits. So there is a choice for such
+//! messages, and one for the others; the sender, who does not know which of them its message is, obeys the choice for those that prevail
+//! ([`prevailing`]), and only that one begins trials. A message of the other kind pays into its budget and takes from it what a trial has made it take longer.
+//!
 //! The module has no clock, and chooses alike for the same times.
 
 mod meter;
+mod prevailing;
 mod results;
 #[cfg(test)]
 mod tests;
 mod traffic;
 
 pub use meter::{FirstGuess, MeansEstimate, MeansReason};
-pub(crate) use meter::{LaneMeter, Measure, Meter, Selection, place};
+pub(crate) use meter::{LaneMeter, Measure, Meter, PieceTimes, Selection, choice_index, place};
 pub(crate) use results::{Judged, TrialResults};
 pub use traffic::MessageKind;
-pub(crate) use traffic::{Marks, PLACES, Recent, Traffic, class, shortest};
+pub(crate) use traffic::{CHOICES, Marks, PLACES, Recent, Traffic, class, shortest};
 
 /// Classes of sizes: from 16 KB each up to twice as long, the last without an end.
 pub(crate) const CLASSES: usize = 9;
@@ -73,6 +78,20 @@ const RUN: u32 = 8;
 /// At most one of so many is timed.
 const RAREST: u64 = 32;
 
+/// Prices for a byte in one nanosecond.
+const UNIT: u64 = 1_000_000;
+
+/// What a byte cost of so many.
+fn price_of(nanoseconds: u64, bytes: u64) -> u32 {
+    let exact = nanoseconds.saturating_mul(UNIT) / bytes.max(1);
+    u32::try_from(exact).unwrap_or(u32::MAX).max(1)
+}
+
+/// Nanoseconds that so many bytes take at a price.
+fn taken_at(price: u32, bytes: u64) -> u64 {
+    u64::from(price).saturating_mul(bytes) / UNIT
+}
+
 /// What each means is predicted to cost for messages of one class, in picoseconds for a byte: the first guess of
 /// what has never been tried. Only how they compare counts. 0: nobody knows.
 pub(crate) type Guess = [u32; MEANS];
@@ -80,7 +99,8 @@ pub(crate) type Guess = [u32; MEANS];
 /// What is known of one means in one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Estimate {
-    /// Picoseconds for a byte; 0 before the first message.
+    /// Femtoseconds for a byte ([`UNIT`]); 0 before the first message. Where processors share a cache there are some 20 picoseconds for a byte, and
+    /// what moves a price is an eighth of a difference.
     pub(crate) price: u32,
     /// Messages that came by it.
     pub(crate) count: u32,
@@ -153,9 +173,9 @@ impl Choice {
 
     /// A message of `bytes` has come by `means` that was not timed: it is taken to have cost what they do.
     pub(crate) fn pass(&mut self, means: u8, bytes: u64) {
-        let price = u64::from(self.estimates[usize::from(means)].price);
+        let price = self.estimates[usize::from(means)].price;
         self.count(means);
-        self.charge(means, bytes, price.saturating_mul(bytes) / 1000);
+        self.charge(means, bytes, taken_at(price, bytes));
     }
 
     /// A message has come by `means`.
@@ -167,13 +187,19 @@ impl Choice {
         (estimate.count, estimate.age) = (estimate.count.saturating_add(1), 0);
     }
 
+    /// Whether a message has come by `means` for a trial: the one that is tried, or one that came in its place since an offered message
+    /// could not come by that.
+    fn is_charged(&self, means: u8) -> bool {
+        let instead = self.is_at_trial() && self.tried != EAGER && means != EAGER;
+        means != self.best && self.best != u8::MAX && (means == self.tried || instead)
+    }
+
     /// What a message pays, and takes (rule 1).
     fn charge(&mut self, means: u8, bytes: u64, nanoseconds: u64) {
         let paid = i64::try_from(nanoseconds / SHARE).unwrap_or(i64::MAX);
         self.budget = self.budget.saturating_add(paid);
-        if means != self.best && means == self.tried && self.best != u8::MAX {
-            let best = u64::from(self.estimates[usize::from(self.best)].price);
-            let usual = best.saturating_mul(bytes) / 1000;
+        if self.is_charged(means) {
+            let usual = taken_at(self.estimates[usize::from(self.best)].price, bytes);
             let excess = i64::try_from(nanoseconds.saturating_sub(usual)).unwrap_or(i64::MAX);
             self.budget = self.budget.saturating_sub(excess);
         }
@@ -215,8 +241,7 @@ impl Choice {
         nanoseconds: u64,
         (window, guess, better): (bool, &Guess, Option<u8>),
     ) -> Option<Judged> {
-        let exact = nanoseconds.saturating_mul(1000) / bytes.max(1);
-        let price = u32::try_from(exact).unwrap_or(u32::MAX).max(1);
+        let price = price_of(nanoseconds, bytes);
         self.count(means);
         if !self.compared {
             // As static costs choose, which the first messages may not follow for want of credit.
@@ -237,7 +262,7 @@ impl Choice {
                     }
                 } else {
                     *waited += 1;
-                    if *waited >= TRIAL_WAIT {
+                    if *waited >= TRIAL_WAIT || self.budget < 0 {
                         self.vain = *tried;
                         self.state = State::Settled;
                     }
@@ -246,6 +271,56 @@ impl Choice {
             State::Settled => self.consider(able, bytes, guess, better),
         }
         None
+    }
+
+    /// A message has come by `means` that this choice had no part in (rule 6); `None`: it was not timed. `usual`: it is no
+    /// trial of the other choice. Returns what it is taken to have cost, and how much more that is than by the best means.
+    pub(crate) fn note_aside(
+        &mut self,
+        means: u8,
+        bytes: u64,
+        nanoseconds: Option<u64>,
+        usual: bool,
+    ) -> (u64, u64) {
+        self.count(means);
+        if !self.compared && (usual || self.best == u8::MAX) {
+            self.best = means;
+        }
+        let of = |price: u32| taken_at(price, bytes);
+        if let Some(nanoseconds) = nanoseconds.filter(|_| means == self.best) {
+            self.move_price(means, price_of(nanoseconds, bytes));
+        }
+        let took = nanoseconds.unwrap_or_else(|| of(self.estimates[usize::from(means)].price));
+        let best = self.estimates[usize::from(self.best)].price;
+        let excess = if means == self.best { 0 } else { took.saturating_sub(of(best)) };
+        (took, excess)
+    }
+
+    /// A message of the other kind has come by `means` (rule 6): it pays, and takes what it took longer for a trial here.
+    pub(crate) fn charge_aside(
+        &mut self,
+        means: u8,
+        (nanoseconds, excess): (u64, u64),
+        window: bool,
+    ) -> Option<Judged> {
+        let paid = i64::try_from(nanoseconds / SHARE).unwrap_or(i64::MAX);
+        self.budget = self.budget.saturating_add(paid);
+        if !self.is_charged(means) {
+            return None;
+        }
+        self.budget = self.budget.saturating_sub(i64::try_from(excess).unwrap_or(i64::MAX));
+        match self.state {
+            State::Trial { means, prices, seen, .. } if self.budget < 0 => {
+                self.state = State::Settled;
+                (seen > 0).then(|| self.judge(means, prices, usize::from(seen), window))
+            }
+            _ => None,
+        }
+    }
+
+    /// The sender does not obey this choice any more: a trial ends, and shows nothing.
+    pub(crate) fn leave_trial(&mut self) {
+        self.state = State::Settled;
     }
 
     /// The price of the means in use follows what its messages take; one that took very long moves it no further than one
@@ -324,7 +399,7 @@ impl Choice {
             0 => guessed(best, guess[usize::from(self.best)], guess[usize::from(means)]),
             known => known.saturating_sub(best),
         };
-        let cost = trial_cost(best, longer).saturating_mul(bytes) / 1000;
+        let cost = trial_cost(best, longer).saturating_mul(bytes) / UNIT;
         Some((means, i64::try_from(cost).unwrap_or(i64::MAX)))
     }
 
@@ -340,8 +415,8 @@ impl Choice {
         let Some((_, cost)) = next.filter(|&(next, _)| next == means && !self.is_at_trial()) else {
             return MeansReason::Later;
         };
-        let best = u64::from(self.estimates[usize::from(self.best)].price);
-        let pays = (best.saturating_mul(bytes) / 1000 / SHARE).max(1);
+        let best = self.estimates[usize::from(self.best)].price;
+        let pays = (taken_at(best, bytes) / SHARE).max(1);
         let left = u64::try_from(cost.saturating_sub(self.budget)).unwrap_or(0).div_ceil(pays);
         MeansReason::TriedIn(u32::try_from(left).unwrap_or(u32::MAX))
     }

@@ -55,14 +55,19 @@ impl Unexpected {
     const fn entry(&self) -> u64 {
         match self.payload {
             Payload::Remote(_) => ENVELOPE + REMOTE,
-            Payload::Inline(_) | Payload::Whole(_) | Payload::Partial(_) => ENVELOPE,
+            Payload::Inline(_)
+            | Payload::Whole(_)
+            | Payload::Partial(_)
+            | Payload::Assembled { .. } => ENVELOPE,
         }
     }
 
     /// Eager payload beside it.
     fn payload_bytes(&self) -> usize {
         match &self.payload {
-            Payload::Whole(bytes) | Payload::Partial(bytes) => bytes.len(),
+            Payload::Whole(bytes) | Payload::Partial(bytes) | Payload::Assembled { bytes, .. } => {
+                bytes.len()
+            }
             Payload::Inline(_) | Payload::Remote(_) => 0,
         }
     }

@@ -4,6 +4,7 @@
 //! refused, like envelopes. Longer payload is what the sender's credit bounds.
 
 use crate::peer::PeerIndex;
+use crate::select::Marks;
 use crate::wire::Rts;
 
 /// Payload that counts as part of the envelope.
@@ -16,6 +17,9 @@ pub(crate) enum Payload {
     Inline([u8; INLINE]),
     /// Whole, in memory of its own.
     Whole(Vec<u8>),
+    /// The same of one that has come in pieces, with what its sender says of it and what they took
+    /// ([`Assembly::spent`](crate::peer::Assembly::spent)).
+    Assembled { bytes: Vec<u8>, marks: Marks, spent: u64 },
     /// What has come of a message in pieces.
     Partial(Vec<u8>),
     /// With the sender.

@@ -1,9 +1,11 @@
 //! Long messages choose how they travel by what the last ones took, in virtual time: two workers on a network whose costs
 //! change while they are at it. The rules themselves are tested without workers in `src/select/tests.rs`.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::scatter::{Unpack, UnpackRefused};
 use bowline_sim::{Network, NetworkOptions};
 use bowline_ucp::{
     AmMessage, Envelope, Ep, FailureSource, MatchSpec, MeansEstimate, MeansReason, MessageKind,
@@ -39,12 +41,36 @@ struct Pair {
 const NEAR: (u64, u64) = (50, 150);
 const FAR: (u64, u64) = (240, 140);
 
+/// Picoseconds for a byte that is copied out of the memory in which a message has waited.
+const COPY: u64 = 50;
+
+/// A receive's memory into which copies take time while it is being posted.
+struct CopiedOut(Network, Arc<AtomicBool>);
+
+impl Unpack for CopiedOut {
+    fn space(&self) -> usize {
+        LEN
+    }
+
+    fn unpack(&mut self, _: usize, bytes: &[u8]) -> Result<(), UnpackRefused> {
+        if self.1.load(Ordering::Relaxed) {
+            self.0.pass_until(self.0.now() + bytes.len() as u64 * COPY / 1000);
+        }
+        Ok(())
+    }
+}
+
 const ANY: MatchSpec = MatchSpec { space: 0, source: None, tag: 0, tag_mask: 0 };
 
 impl Pair {
-    fn new((byte_ps, read_ps): (u64, u64), select: &str) -> Self {
+    fn new(costs: (u64, u64), select: &str) -> Self {
+        Self::apart(50, costs, select)
+    }
+
+    /// With so many nanoseconds from one to the other.
+    fn apart(latency_ns: u64, (byte_ps, read_ps): (u64, u64), select: &str) -> Self {
         let options = NetworkOptions {
-            latency_ns: 50,
+            latency_ns,
             gap_ns: 5,
             byte_ps,
             read_ps: Some(read_ps),
@@ -99,7 +125,9 @@ impl Pair {
         let envelope = Envelope { space: 0, source: rank as u32, tag: 0 };
         let (worker, ep) = (&self.workers[rank], self.eps[rank]);
         let sent = match kind {
-            MessageKind::Tagged => worker.send(ep, envelope, buffer, SendMode::Standard),
+            MessageKind::Tagged | MessageKind::Unexpected => {
+                worker.send(ep, envelope, buffer, SendMode::Standard)
+            }
             MessageKind::Active => worker.am_send(ep, 1, &[], buffer),
             MessageKind::Stream => worker.stream_send(ep, buffer),
         };
@@ -114,7 +142,9 @@ impl Pair {
     fn receive(&self, kind: MessageKind, len: usize) {
         let (worker, buffer) = (&self.workers[1], RecvBuf::owned(vec![0; len]));
         let request = match kind {
-            MessageKind::Tagged => worker.recv(ANY, buffer).expect("posted"),
+            MessageKind::Tagged | MessageKind::Unexpected => {
+                worker.recv(ANY, buffer).expect("posted")
+            }
             MessageKind::Active => return,
             MessageKind::Stream => {
                 let received = worker.stream_recv(self.eps[1], buffer, StreamWant::ALL);
@@ -177,6 +207,48 @@ impl Pair {
         self.until(|| self.workers[0].is_complete(answer));
         assert!(sent.is_none(), "a short message is complete in its call");
         assert_eq!(self.workers[0].wait(answer).length, 1);
+    }
+
+    /// One message of 64 KB after the other, each answered, which are received as the bits of `late` say: before they are sent, or when a short one behind
+    /// them has come. `copied`: what waits is copied, which takes time. Returns nanoseconds.
+    fn mixed(&self, count: usize, copied: bool, late: impl Fn(usize) -> bool) -> u64 {
+        let receiver = &self.workers[1];
+        let begun = self.network.now();
+        let short = MatchSpec { tag: 1, tag_mask: u64::MAX, ..ANY };
+        for nth in 0..count {
+            let behind = receiver.recv(short, RecvBuf::owned(vec![0])).expect("posted");
+            let receive = || {
+                let posting = Arc::new(AtomicBool::new(true));
+                let memory = CopiedOut(self.network.clone(), Arc::clone(&posting));
+                let buffer = match copied {
+                    true => RecvBuf::unpacked_by(Box::new(memory)),
+                    false => RecvBuf::owned(vec![0; LEN]),
+                };
+                let long = MatchSpec { tag_mask: u64::MAX, ..ANY };
+                let request = receiver.recv(long, buffer).expect("posted");
+                posting.store(false, Ordering::Relaxed);
+                request
+            };
+            let early = (!late(nth)).then(receive);
+            // SAFETY: as in `transfer`.
+            let buffer = unsafe { SendBuf::borrowed(self.memory[0], LEN) };
+            let sent = self.send(0, MessageKind::Tagged, buffer);
+            let envelope = Envelope { space: 0, source: 0, tag: 1 };
+            let buffer = SendBuf::owned(vec![1]);
+            let last = self.workers[0].send(self.eps[0], envelope, buffer, SendMode::Standard);
+            self.until(|| receiver.is_complete(behind));
+            assert_eq!(receiver.wait(behind).length, 1);
+            let receive = early.unwrap_or_else(receive);
+            self.until(|| receiver.is_complete(receive));
+            assert_eq!(receiver.wait(receive).length, LEN as u64);
+            self.until(|| sent.is_none_or(|id| self.workers[0].is_complete(id)));
+            sent.into_iter().for_each(|id| assert_eq!(self.workers[0].wait(id).outcome, Ok(())));
+            if let Ok(Sent::Pending(id)) = last {
+                assert_eq!(self.workers[0].wait(id).outcome, Ok(()));
+            }
+            self.answer();
+        }
+        self.network.now() - begun
     }
 
     /// What rank 1 has measured of messages of 64 KB.
@@ -261,6 +333,65 @@ fn trials_cost_a_fiftieth_of_the_traffic() {
         let all = known.workers[1].estimates(known.eps[1]).expect("an endpoint");
         assert!(all.is_empty(), "static measures nothing");
     }
+}
+
+/// The same with receives that are posted late, always, in turns of 40 messages, or as it happens.
+#[test]
+fn trials_cost_a_fiftieth_of_the_traffic_where_receives_are_late() {
+    let patterns: [fn(usize) -> bool; 4] =
+        [|_| true, |nth| nth / 40 % 2 == 0, |nth| nth % 3 > 0, |nth| nth * 7919 % 13 < 6];
+    let scenes = [((75, 50), false), ((500, 50), false), ((4000, 50), false), ((75, 50), true)];
+    for (costs, copied) in scenes {
+        for (nth, late) in patterns.into_iter().enumerate() {
+            let (measured, known) = (Pair::new(costs, "measured"), Pair::new(costs, "static"));
+            let (mut took, mut least) = (0, 0);
+            for round in 0..200 {
+                took += measured.mixed(5, copied, |message| late(5 * round + message));
+                least += known.mixed(5, copied, |message| late(5 * round + message));
+                // One message of a trial for each of the two kinds.
+                let copy = if copied { COPY } else { 0 };
+                let dearest = 2 * ((costs.0 + copy) * LEN as u64 / 1000 + 500);
+                assert!(
+                    took <= least + took / 50 + dearest,
+                    "{costs:?}, pattern {nth}, round {round}: {took} ns in place of {least}"
+                );
+            }
+            assert_eq!(known.workers[0].counters().sent_rndv, 1000, "known costs choose to offer");
+            let all = measured.estimates(MessageKind::Unexpected, false, false);
+            assert!(all.iter().any(|e| e.count > 300), "{all:?}");
+        }
+    }
+}
+
+/// What waits is copied once more if it has come in pieces: a program whose receives come late has its messages offered, one whose receives are early
+/// has them in pieces, and one that changes is followed at once, when both are known.
+#[test]
+fn early_and_late_receives_have_each_their_own_choice() {
+    // Fragments have to be asked for, which takes a fourth of their time here.
+    let pair = Pair::apart(500, NEAR, "measured");
+    let offered = || pair.workers[0].counters().sent_rndv;
+    let in_pieces = |late: bool| {
+        let before = offered();
+        pair.mixed(100, true, |_| late);
+        100 - (offered() - before)
+    };
+    for late in [false, true] {
+        pair.mixed(600, true, |_| late);
+    }
+    for round in 0..4 {
+        for late in [false, true] {
+            pair.mixed(20, true, |_| late);
+            let in_pieces = in_pieces(late);
+            assert!(
+                if late { in_pieces <= 10 } else { in_pieces >= 90 },
+                "round {round}, late {late}: {in_pieces} of 100 came in pieces: {:#?}",
+                pair.workers[1].estimates(pair.eps[1])
+            );
+        }
+    }
+    let used = |kind| pair.used(kind, false, false);
+    assert_eq!(used(MessageKind::Unexpected), Some("rndv/copy"));
+    assert_eq!(used(MessageKind::Tagged), Some("eager/multi"));
 }
 
 /// Where known costs are wrong, it takes 200 messages to find that out.

@@ -9,7 +9,7 @@ use crate::action::Action;
 use crate::error::OpError;
 use crate::peer::{Assembly, PeerIndex, Target};
 use crate::request::Body;
-use crate::select::{EAGER, Measure, MessageKind};
+use crate::select::{EAGER, Marks, Measure, MessageKind, PieceTimes};
 use crate::state::inbox::{AmArrival, Delivery};
 use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload, Unexpected};
@@ -79,12 +79,13 @@ impl Engine {
                 }
             },
         };
-        let measure = match target {
-            Target::Receive(_) => {
-                self.begin_measure(peer, MessageKind::Tagged, first.marks, first.total)
-            }
-            _ => Measure::NONE,
+        let kind = match target {
+            Target::Receive(_) => Some(MessageKind::Tagged),
+            Target::Unexpected(_) => Some(MessageKind::Unexpected),
+            _ => None,
         };
+        let measure = kind
+            .map_or(Measure::NONE, |kind| self.begin_measure(peer, kind, first.marks, first.total));
         self.begin_assembly(peer, &first, target, data, measure);
         Some(())
     }
@@ -124,6 +125,7 @@ impl Engine {
             total: first.total,
             first: data.len() as u64,
             measure,
+            times: PieceTimes::begun(measure.begun),
         });
         let at = assemblies.len() - 1;
         // It is hardly ever the whole message.
@@ -173,6 +175,12 @@ impl Engine {
             Target::Discard => {}
         }
         let whole = assembly.received >= assembly.total;
+        if offset > 0
+            && assembly.is_timed()
+            && let Some(now) = self.meter.now()
+        {
+            assembly.times.piece(now);
+        }
         self.hold(peer, held);
         if whole {
             let assembly = self.peers[peer as usize].assemblies.swap_remove(at);
@@ -183,10 +191,16 @@ impl Engine {
 
     fn assembled(&mut self, peer: PeerIndex, assembly: Assembly) -> Verdict {
         let Assembly { measure, total, first, .. } = assembly;
+        let (marks, spent) = (measure.traffic.marks, assembly.spent());
         match assembly.target {
             Target::Receive(key) => {
                 self.taken(peer, total as usize);
-                self.end_measure(peer, measure, EAGER, total, first);
+                if measure.traffic.kind == MessageKind::Unexpected {
+                    let end = Some(assembly.times.last());
+                    self.end_unexpected(peer, marks, total, (spent, end));
+                } else {
+                    self.end_measure(peer, measure, EAGER, total, first);
+                }
                 let request = self.requests.get_mut(key);
                 let space = match request.map(|request| &request.body) {
                     Some(Body::Receive(receive)) => Some(receive.space),
@@ -202,7 +216,7 @@ impl Engine {
                 if let Some(Unexpected { payload, .. }) = waiting
                     && let Payload::Partial(bytes) = payload
                 {
-                    *payload = Payload::Whole(std::mem::take(bytes));
+                    *payload = Payload::Assembled { bytes: std::mem::take(bytes), marks, spent };
                 }
             }
             Target::Am(id, header, bytes) => {
@@ -261,6 +275,9 @@ impl Engine {
         let bytes: &[u8] = match &waiting.payload {
             Payload::Inline(inline) => &inline[..length],
             Payload::Whole(bytes) => bytes,
+            Payload::Assembled { bytes, marks, spent } => {
+                return self.hand_over_assembled(receive, waiting.peer, bytes, (*marks, *spent));
+            }
             Payload::Partial(bytes) => {
                 return self.continue_in(receive, message, waiting.peer, bytes);
             }
@@ -275,7 +292,7 @@ impl Engine {
                     waiting.peer,
                     &envelope,
                     **rts,
-                    Some(MessageKind::Tagged),
+                    Some(MessageKind::Unexpected),
                 );
                 return;
             }
@@ -287,21 +304,49 @@ impl Engine {
         self.complete_receive(receive);
     }
 
+    /// The same of a message that has come in pieces, and is measured.
+    fn hand_over_assembled(
+        &mut self,
+        receive: Key,
+        peer: PeerIndex,
+        bytes: &[u8],
+        (marks, spent): (Marks, u64),
+    ) {
+        let timed = spent != 0 && spent != Measure::UNTIMED;
+        let begun = if timed { self.meter.now() } else { None };
+        if let Some(Body::Receive(to)) = self.requests.get_mut(receive).map(|r| &mut r.body) {
+            to.buffer.write_at(0, bytes);
+        }
+        let now = if timed { self.meter.now() } else { None };
+        let copied = now.zip(begun).map_or(0, |(now, begun)| now.saturating_sub(begun));
+        self.end_unexpected(peer, marks, bytes.len() as u64, (spent.saturating_add(copied), now));
+        self.taken(peer, bytes.len());
+        self.complete_receive(receive);
+    }
+
     /// Has the pieces of a message that has begun to come go straight into a receive, behind the `bytes` that are here.
     fn continue_in(&mut self, receive: Key, message: Key, peer: PeerIndex, bytes: &[u8]) {
         let is_it =
             |a: &&mut Assembly| matches!(a.target, Target::Unexpected(key) if key == message);
-        let peer = self.peers.get_mut(peer as usize);
-        match peer.map(|peer| (peer.failure(), peer.assemblies.iter_mut().find(is_it))) {
-            Some((None, Some(assembly))) => assembly.target = Target::Receive(receive),
-            // Its sender has failed: it never becomes whole.
-            lost => {
-                let how = lost.and_then(|(failure, _)| failure);
-                return self.fail(receive, how.map_or(OpError::Cancelled, OpError::from));
-            }
-        }
+        let known = self.peers.get_mut(peer as usize);
+        let assembly =
+            match known.map(|peer| (peer.failure(), peer.assemblies.iter_mut().find(is_it))) {
+                Some((None, Some(assembly))) => assembly,
+                // Its sender has failed: it never becomes whole.
+                lost => {
+                    let how = lost.and_then(|(failure, _)| failure);
+                    return self.fail(receive, how.map_or(OpError::Cancelled, OpError::from));
+                }
+            };
+        assembly.target = Target::Receive(receive);
+        let begun = if assembly.is_timed() { self.meter.now() } else { None };
         if let Some(Body::Receive(to)) = self.requests.get_mut(receive).map(|r| &mut r.body) {
             to.buffer.write_at(0, bytes);
+        }
+        if let Some(begun) = begun
+            && let Some(end) = self.meter.now()
+        {
+            assembly.times.copied(begun, end);
         }
     }
 
@@ -335,7 +380,9 @@ impl Engine {
                     }
                 }
             }
-            Payload::Inline(_) | Payload::Whole(_) => self.taken(peer, waiting.length as usize),
+            Payload::Inline(_) | Payload::Whole(_) | Payload::Assembled { .. } => {
+                self.taken(peer, waiting.length as usize);
+            }
         }
         if waiting.request != 0 {
             self.actions.push(Action::Refuse { peer, request: waiting.request, outcome });

@@ -2,6 +2,7 @@
 //!
 //! Nothing is measured here: [`crate::measured`] takes the times.
 
+use super::prevailing::Prevailing;
 use super::traffic::GROUPS;
 use super::{
     CLASSES, Choice, EAGER, Guess, MEANS, MessageKind, PLACES, Recent, SHORTEST, Traffic,
@@ -44,6 +45,8 @@ pub(crate) struct Selection {
     pub(crate) wanted: Orders,
     /// How many messages of the peer this side had seen at its last long message to it.
     pub(crate) heard: Option<u32>,
+    /// Which of its tagged messages are chosen for.
+    pub(crate) prevailing: Prevailing,
     /// The memory of the last long messages to the peer.
     pub(crate) recent: Recent,
     /// When its last long message was complete, in nanoseconds.
@@ -89,6 +92,53 @@ impl Measure {
 
     /// In place of a time.
     pub(crate) const UNTIMED: u64 = u64::MAX;
+}
+
+/// What the receiver takes for the pieces of an unexpected message. Time in which it takes none, since its program computes, is not part of that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PieceTimes {
+    /// When the last piece was here.
+    last: u64,
+    /// Nanoseconds for those behind the first one.
+    spent: u64,
+    gaps: u64,
+}
+
+impl PieceTimes {
+    /// The first piece is here.
+    pub(crate) const fn begun(now: u64) -> Self {
+        Self { last: now, spent: 0, gaps: 0 }
+    }
+
+    /// Another one is: it took as long as since the one before, but no more than four of the others did.
+    pub(crate) fn piece(&mut self, now: u64) {
+        let gap = now.saturating_sub(self.last);
+        let most = match self.gaps {
+            0 => u64::MAX,
+            gaps => (self.spent / gaps).saturating_mul(4).max(1),
+        };
+        self.spent = self.spent.saturating_add(gap.min(most));
+        (self.last, self.gaps) = (now, self.gaps + 1);
+    }
+
+    /// There is a receive, into which those that are here were copied.
+    pub(crate) fn copied(&mut self, begin: u64, end: u64) {
+        self.spent = self.spent.saturating_add(end.saturating_sub(begin));
+        self.last = end;
+    }
+
+    /// When the last one was here.
+    pub(crate) const fn last(self) -> u64 {
+        self.last
+    }
+
+    /// What all `total` bytes take, of which the `first` ones were not timed.
+    pub(crate) fn of_all(self, first: u64, total: u64) -> u64 {
+        match total.checked_sub(first) {
+            Some(rest) if rest > 0 => self.spent.saturating_mul(total) / rest,
+            _ => self.spent,
+        }
+    }
 }
 
 /// Why the next message of a class comes by a means, or does not.
@@ -154,6 +204,7 @@ impl Selection {
             ordered: none,
             wanted: none,
             heard: None,
+            prevailing: Prevailing::default(),
             recent: Recent::default(),
             last: 0,
             outdated: false,
@@ -178,6 +229,21 @@ impl Selection {
         Some(&mut group[class(bytes)?])
     }
 
+    /// The sender obeys the choice for `obeyed` from now on: there is no trial of the other kind any more.
+    pub(crate) fn leave_other_trial(&mut self, obeyed: Traffic, bytes: u64) {
+        let kind = match obeyed.kind {
+            MessageKind::Tagged => MessageKind::Unexpected,
+            kind => kind.sent(),
+        };
+        let other = Traffic { kind, ..obeyed };
+        if let Some(choice) = self.known_choice(other, bytes) {
+            choice.leave_trial();
+        }
+        if self.at_trial == choice_index(other, bytes) {
+            self.at_trial = None;
+        }
+    }
+
     /// All choices, with their traffic and class.
     pub(crate) fn choices(&self) -> impl Iterator<Item = (Traffic, usize, &Choice)> {
         let groups = self.groups.iter().enumerate();
@@ -189,9 +255,14 @@ impl Selection {
     }
 }
 
-/// The place of a choice, as SELECT names it.
-pub(crate) fn place(traffic: Traffic, bytes: u64) -> Option<usize> {
+/// The place of a choice among all.
+pub(crate) fn choice_index(traffic: Traffic, bytes: u64) -> Option<usize> {
     Some(traffic.group() * CLASSES + class(bytes)?)
+}
+
+/// The place of a sender's choice, as SELECT names it.
+pub(crate) fn place(traffic: Traffic, bytes: u64) -> Option<usize> {
+    choice_index(Traffic { kind: traffic.kind.sent(), ..traffic }, bytes)
 }
 
 impl Meter {
@@ -205,6 +276,12 @@ impl Meter {
             *from <= bytes && (bytes <= *to || endless && from <= to)
         };
         Some(spans.iter().enumerate().filter(able).fold(0, |bits, (means, _)| bits | 1 << means))
+    }
+
+    /// Pieces of a message of this length.
+    pub(crate) fn pieces(&self, lane: u32, bytes: u64) -> u64 {
+        let known = self.lanes.get(lane as usize).and_then(Option::as_ref);
+        known.map_or(1, |known| bytes.div_ceil(known.spans[usize::from(EAGER)].0.max(2) - 1))
     }
 
     /// The first guess for messages of this length.
@@ -228,5 +305,25 @@ impl Meter {
     pub(crate) fn now(&self) -> Option<u64> {
         let clock = self.clock.as_ref()?;
         u64::try_from(clock().as_nanos()).ok().map(|now| now.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_receiver_does_between_pieces_is_no_time_of_theirs() {
+        let mut times = PieceTimes::begun(1000);
+        (1..4).for_each(|piece| times.piece(1000 + 100 * piece));
+        // It computes, then is there again.
+        times.piece(1_001_400);
+        assert_eq!((times.spent, times.last()), (300 + 400, 1_001_400));
+        times.copied(2_000_000, 2_000_050);
+        times.piece(2_000_150);
+        assert_eq!(times.spent, 700 + 50 + 100);
+        assert_eq!(times.of_all(0, 800), 850);
+        assert_eq!(times.of_all(400, 800), 1700, "the first piece took as long as the others");
+        assert_eq!(times.of_all(800, 800), 850);
     }
 }

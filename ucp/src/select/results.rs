@@ -8,7 +8,7 @@
 //! Rules. (1) A result is a reason to try a means at once, not to use it: the trial is paid for as every other (rule 1 of
 //! [`super`]). (2) A trial that shows the contrary takes the result away.
 
-use super::PLACES;
+use super::CHOICES;
 
 /// Results that are kept for each class of a group: prices of a near peer, of a far one, and of what disturbs them.
 const KEPT: usize = 4;
@@ -43,7 +43,7 @@ impl TrialResult {
 
 /// The results of one lane; made for the first.
 #[derive(Debug, Default)]
-pub(crate) struct TrialResults(Option<Box<[Kept; PLACES]>>);
+pub(crate) struct TrialResults(Option<Box<[Kept; CHOICES]>>);
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Kept {
@@ -64,7 +64,7 @@ impl TrialResults {
         if !won && self.0.is_none() {
             return;
         }
-        let kept = &mut self.0.get_or_insert_with(|| Box::new([Kept::default(); PLACES]))[place];
+        let kept = &mut self.0.get_or_insert_with(|| Box::new([Kept::default(); CHOICES]))[place];
         let known = kept.all.iter().position(|result| result.is_about(of, price));
         match known {
             Some(at) if won => kept.all[at] = TrialResult { price, of, better: tried },

@@ -1,5 +1,6 @@
 //! The choice against machines whose prices are known.
 
+use super::prevailing::Prevailing;
 use super::*;
 
 /// Nobody knows anything before.
@@ -74,6 +75,20 @@ fn static_costs_choose_until_something_was_compared() {
     play(&mut choice, 2000, 131_072, &[70, 120], |_| 0);
     assert_eq!(choice.settled(), Some(EAGER));
     assert!(choice.estimates[1].count > 4, "the other was tried");
+}
+
+/// Pieces through a cache that both processors share take some 20 picoseconds for a byte.
+#[test]
+fn small_prices_move() {
+    let mut choice = Choice::NEW;
+    let took = |messages, nanoseconds, choice: &mut Choice| {
+        for _ in 0..messages {
+            choice.note(0, 0b1, 65536, nanoseconds, (false, &NO_GUESS, None));
+        }
+        taken_at(choice.estimates[0].price, 65536)
+    };
+    assert!(took(50, 1700, &mut choice).abs_diff(1700) <= 1);
+    assert!(took(50, 1350, &mut choice).abs_diff(1350) <= 5);
 }
 
 #[test]
@@ -242,7 +257,7 @@ proptest::proptest! {
             let jitter = message.wrapping_mul(seed).wrapping_mul(0x9e37_79b9) % (bytes * disturbed / 100 + 1);
             let time = prices[usize::from(means)] * bytes / 1000 + jitter;
             if let Some(best) = choice.settled().filter(|&best| best != means) {
-                let usual = u64::from(choice.estimates[usize::from(best)].price) * bytes / 1000;
+                let usual = taken_at(choice.estimates[usize::from(best)].price, bytes);
                 let excess = time.saturating_sub(usual);
                 (regret, most) = (regret + excess, most.max(excess));
             }
@@ -322,5 +337,57 @@ fn messages_of_windows_that_end_together_are_not_taken_for_cheap() {
             choice.estimates[..2].iter().all(|estimate| estimate.count >= 4),
             "both were tried"
         );
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
+
+    /// Rule 6: however early and late receives mix, what trials made messages of both kinds take longer than by the means that was best for them is a fiftieth
+    /// of all time and one message of each trial that was cut short.
+    #[test]
+    fn trials_are_paid_for_by_messages_of_both_kinds(
+        early in proptest::collection::vec(20u64..4000, 2..=3),
+        dearer in proptest::collection::vec(0u64..4000, 3),
+        late in 0u64..=10,
+        messages in 1usize..4_000,
+        seed in 1u64..1000,
+    ) {
+        let (bytes, able) = (65536, (1u8 << early.len()) - 1);
+        let mut prevailing = Prevailing::default();
+        let mut choices = [Choice::NEW; 2];
+        let (mut obeyed, mut total, mut regret, mut most, mut changes) = (0, 0, 0, 0, 0);
+        for message in 0..messages as u64 {
+            let unexpected = message.wrapping_mul(seed).wrapping_mul(0x9e37_79b9) >> 7 & 0xff < late * 26;
+            let own = usize::from(unexpected);
+            let means = choices[obeyed].wanted().unwrap_or(0);
+            let at = usize::from(means);
+            let time = (early[at] + if unexpected { dearer[at] } else { 0 }) * bytes / 1000;
+            total += time;
+            if choices[obeyed].is_at_trial() && choices[obeyed].settled() != Some(means) {
+                let best = choices[own].settled().filter(|&best| best != means);
+                let usual = best.map(|best| choices[own].estimates[usize::from(best)].price);
+                let excess = usual.map_or(0, |price| time.saturating_sub(taken_at(price, bytes)));
+                (regret, most) = (regret + excess, most.max(excess));
+            }
+            let kind = if unexpected { MessageKind::Unexpected } else { MessageKind::Tagged };
+            let (kind, changed) = prevailing.note(Traffic { kind, ..Traffic::NONE }, bytes);
+            obeyed = usize::from(kind == MessageKind::Unexpected);
+            if obeyed == own {
+                choices[own].note(means, able, bytes, time, (false, &NO_GUESS, None));
+            } else {
+                let usual = choices[obeyed].settled() == Some(means);
+                let price = choices[own].note_aside(means, bytes, Some(time), usual);
+                choices[obeyed].charge_aside(means, price, false);
+            }
+            if changed {
+                choices[1 - obeyed].leave_trial();
+                changes += 1;
+            }
+            proptest::prop_assert!(
+                regret <= total / SHARE + most * (changes + 2),
+                "{early:?} and {dearer:?}, message {message}, {changes} changes: {regret} of {total}"
+            );
+        }
     }
 }

@@ -3,21 +3,34 @@
 use super::{CLASSES, FIRST};
 
 /// Kinds of messages whose costs are kept apart: a tagged one ends in its receive's buffer, an active one in memory of the
-/// library, a stream has no boundaries.
+/// library, a stream has no boundaries, and an unexpected one is copied twice or waits with its sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MessageKind {
-    /// Tagged messages.
+    /// Tagged messages that found their receive.
     #[default]
     Tagged,
     /// Active messages.
     Active,
     /// Sends of streams.
     Stream,
+    /// Tagged messages that came before their receive.
+    Unexpected,
 }
 
 impl MessageKind {
     /// All of them.
-    pub(crate) const ALL: [Self; 3] = [Self::Tagged, Self::Active, Self::Stream];
+    pub(crate) const ALL: [Self; 4] = [Self::Tagged, Self::Active, Self::Stream, Self::Unexpected];
+
+    /// Those that senders distinguish. Whether a message is unexpected only its receiver knows.
+    pub(crate) const SENT: [Self; 3] = [Self::Tagged, Self::Active, Self::Stream];
+
+    /// What the sender takes it for.
+    pub(crate) const fn sent(self) -> Self {
+        match self {
+            Self::Unexpected => Self::Tagged,
+            kind => kind,
+        }
+    }
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -25,6 +38,7 @@ impl MessageKind {
             Self::Tagged => "tagged",
             Self::Active => "active",
             Self::Stream => "stream",
+            Self::Unexpected => "unexpected",
         }
     }
 }
@@ -68,8 +82,11 @@ pub(crate) struct Traffic {
 /// Groups of messages.
 pub(crate) const GROUPS: usize = 4 * MessageKind::ALL.len();
 
-/// Choices: one for each class of each group.
-pub(crate) const PLACES: usize = GROUPS * CLASSES;
+/// Choices that a receiver keeps: one for each class of each group.
+pub(crate) const CHOICES: usize = GROUPS * CLASSES;
+
+/// Those that a sender knows of.
+pub(crate) const PLACES: usize = 4 * MessageKind::SENT.len() * CLASSES;
 
 impl Traffic {
     pub(crate) const NONE: Self = Self { kind: MessageKind::Tagged, marks: Marks::NONE };

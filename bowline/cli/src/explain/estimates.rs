@@ -4,7 +4,9 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result, ensure};
-use bowline::ucp::{Envelope, Ep, MatchSpec, MeansEstimate, MeansReason, SendMode, Sent, Worker};
+use bowline::ucp::{
+    Envelope, Ep, MatchSpec, MeansEstimate, MeansReason, MessageKind, SendMode, Sent, Worker,
+};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::show_bytes;
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,8 @@ pub(super) struct Estimate {
     window: bool,
     /// Of memory that its sender has not used just before.
     fresh: bool,
+    /// They came before their receives.
+    unexpected: bool,
     protocol: String,
     /// Nanoseconds for 1024 bytes; none for one that was not tried.
     ns_per_kib: Option<f64>,
@@ -46,6 +50,7 @@ impl Estimate {
             from: estimate.from,
             window: estimate.window,
             fresh: estimate.fresh,
+            unexpected: estimate.kind == MessageKind::Unexpected,
             protocol: estimate.protocol.to_owned(),
             ns_per_kib: tried.then_some(estimate.nanoseconds),
             count: estimate.count,
@@ -57,7 +62,7 @@ impl Estimate {
 
     /// Whether the other one is of the same class.
     fn is_beside(&self, other: &Self) -> bool {
-        let key = |e: &Self| (e.operation.clone(), e.from, e.window, e.fresh);
+        let key = |e: &Self| (e.operation.clone(), e.from, e.window, e.fresh, e.unexpected);
         key(self) == key(other)
     }
 }
@@ -77,8 +82,10 @@ pub(super) fn text(estimates: &[Estimate], peer: u32, out: &mut String) -> std::
         if before.is_none_or(|before| !estimate.is_beside(before)) {
             let window = if estimate.window { "in windows" } else { "one by one" };
             let fresh = if estimate.fresh { ", of fresh memory" } else { "" };
+            let unexpected = if estimate.unexpected { ", before their receives" } else { "" };
             let Estimate { operation, from, .. } = estimate;
-            writeln!(out, "    {operation} from {}, {window}{fresh}", show_bytes(*from))?;
+            let from = show_bytes(*from);
+            writeln!(out, "    {operation} from {from}, {window}{fresh}{unexpected}")?;
         }
         before = Some(estimate);
         let Estimate { protocol, count, reason, .. } = estimate;
@@ -132,7 +139,6 @@ pub(super) fn receive(worker: &Worker, peer: u32) -> Result<Vec<Estimate>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bowline::ucp::MessageKind;
 
     #[test]
     fn classes_are_headings_and_means_are_lines() {
@@ -156,7 +162,8 @@ mod tests {
             ..used
         };
         let window = MeansEstimate { window: true, fresh: true, age: 3, ..used };
-        let all: Vec<Estimate> = [used, other, window].iter().map(Estimate::of).collect();
+        let late = MeansEstimate { kind: MessageKind::Unexpected, ..used };
+        let all: Vec<Estimate> = [used, other, window, late].iter().map(Estimate::of).collect();
         let mut out = String::new();
         text(&all, 1, &mut out).unwrap();
         let expected = "\
@@ -166,6 +173,8 @@ mod tests {
       - rndv/get            0 messages, not tried; tried in some 40 messages
     tag_send from 64k, in windows, of fresh memory
       + eager/multi       812 messages, 60.0 ns for 1 KB, 3 messages ago; the cheapest
+    tag_send from 64k, one by one, before their receives
+      + eager/multi       812 messages, 60.0 ns for 1 KB, the last one; the cheapest
 ";
         assert_eq!(out, expected);
         let json = serde_json::to_value(&all[1]).unwrap();

@@ -52,7 +52,7 @@ bowline_base::settings! {
         pub PEF_MAX_POLLS: u32 = Setting::<u32>::integer("BOWLINE_PEF_MAX_POLLS", 20, 1, 1_000_000_000)
             .cost("the rank's time for messages that never come")
             .change("raise it with a decay of 1, by which polls do not become rarer");
-        /// With BOWLINE_PROGRESS=pef, how many times as long as a poll a processor would copy a message that is polled for early; others are polled for when the rank has computed for long. What a transport moves by itself is always polled for early.
+        /// With BOWLINE_PROGRESS=pef, how many times as long as a poll a processor would copy a message that is polled for early; others are polled for when the rank has computed for long. What a transport moves by itself is always polled for early. Where ranks share processors, messages that processors copy are left to the calls of the ranks, unless this is 0.
         pub PEF_WORTH: u32 = Setting::<u32>::integer("BOWLINE_PEF_WORTH", 8, 0, 1_000_000)
             .cost("the wait of senders of shorter messages, while the receiver computes; with 0, the rank's time for polls that take longer than they save")
             .change("lower it where senders wait while their receivers compute");

@@ -458,6 +458,60 @@ fn calls_that_wait_set_no_timer() {
     assert!(timer_calls() > armed, "receives that others may move count nothing");
 }
 
+/// Receives of collectives in the background set none either where processors copy: their next stages wait for a call.
+#[test]
+fn collectives_in_the_background_set_no_timer_where_processors_copy() {
+    let calls = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX));
+    let counted = calls.clone();
+    let settings = [HAMMER, &[("BOWLINE_TRANSPORTS", "self,shm")]].concat();
+    ranks(2, &settings, move |world| {
+        const LONG: usize = 300_000;
+        let before = timer_calls();
+        let (input, mut sum) = (vec![1_u64; LONG], vec![0_u64; LONG]);
+        let mut dealt = vec![0_u64; LONG];
+        for _ in 0..10 {
+            world
+                .scope(|s| {
+                    let reduction = s.iallreduce(&world, &input, &mut sum, Sum)?;
+                    let exchange = s.ialltoall(&world, &input, &mut dealt)?;
+                    compute(&mut Random(7));
+                    reduction.wait()?;
+                    exchange.wait()
+                })
+                .expect("both ranks live");
+            assert!(sum.iter().all(|sum| *sum == 2));
+        }
+        world.barrier().expect("both ranks live");
+        counted.store(timer_calls() - before, Ordering::SeqCst);
+    });
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "a collective has set a timer");
+}
+
+/// Where ranks share processors a copy takes the processor from a rank, also when a handler makes it: no receive over shared memory sets a
+/// timer, unless copies are worth it always.
+#[test]
+fn ranks_that_share_processors_set_no_timer_for_what_processors_copy() {
+    let n = bowline::wait::processors() + 1;
+    let sets = |worth| {
+        let calls = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let counted = calls.clone();
+        let of_memory = [
+            ("BOWLINE_PROGRESS", "pef"),
+            ("BOWLINE_PEF_PHASE", "1us"),
+            ("BOWLINE_PEF_WORTH", worth),
+            ("BOWLINE_TRANSPORTS", "self,shm"),
+        ];
+        ranks(n, &of_memory, move |world| {
+            let before = timer_calls();
+            traffic(&world, 5);
+            counted.fetch_max(timer_calls() - before, Ordering::SeqCst);
+        });
+        calls.load(Ordering::SeqCst)
+    };
+    assert_eq!(sets("1"), 0, "a timer for a copy that takes a processor from another rank");
+    assert!(sets("0") > 0, "copies that are worth it always set no timer");
+}
+
 /// A queue that has grown an index is no obstacle, whichever index it is: the receiver makes no call while all
 /// messages but the first ones come, in the order in which a list would search longest for each.
 #[test]

@@ -15,8 +15,10 @@
 //! 1. *Which receives.* A receive is watched if it is nonblocking and long enough to match a rendezvous,
 //!    and its message was not there when it was posted, or was and is copied by the processors. All
 //!    others need nobody: what a transport moves was started in the call, and a caller that waits next
-//!    ([`Worker::recv_blocking`], [`Worker::recv_awaited`]) progresses. While the thread waits in a
-//!    call, there are no signals ([`Pause`]).
+//!    ([`Worker::recv_blocking`], [`Worker::recv_awaited`]) progresses. Where processors copy, handlers leave alone the
+//!    receives of stages ([`Worker::recv_stage`]), behind which a call has to come, and all where ranks share processors
+//!    unless their driver says otherwise: a copy takes the processor from a rank then, also when a handler makes it. While the thread waits in a call, there are no signals
+//!    ([`Pause`]).
 //! 2. *What a signal handler does.* It takes arrivals that need no memory but what is kept ready here
 //!    ([`AsyncState`]), starts the transfers of matched messages, copies a few pieces where the
 //!    processor copies, and acknowledges what is complete. Everything else stays, in order: messages in
@@ -183,7 +185,9 @@ impl Worker {
             set_thread(true);
         }
         let made = make(RemoteWorker(self.inner.remote()));
-        *driver = Some(made.inspect_err(|_| set_thread(false))?);
+        let made = made.inspect_err(|_| set_thread(false))?;
+        self.installed.copies_always.set(made.copies_always());
+        *driver = Some(made);
         self.choose(|conditions| Conditions { asynchronous: true, ..conditions });
         if how != DriverKind::Thread {
             self.installed.signals.set(true);
@@ -200,7 +204,8 @@ impl Worker {
             return;
         }
         let inner = &mut *self.inner.borrow_mut();
-        let handled_from = inner.first_offered(Lane::is_signal_safe);
+        let always = self.installed.copies_always.get();
+        let handled_from = inner.first_offered(|lane| lane.is_handled(always));
         let serves = self.installed.serves.get();
         let served_from = if serves { inner.first_served() } else { usize::MAX };
         let state = &mut inner.engine.async_state;
@@ -209,9 +214,10 @@ impl Worker {
     }
 
     /// A long receive was posted: polls once if no message of its was known, and has it watched by who is of use for
-    /// it: by handlers if there is none, or one that takes its receiver long to copy.
+    /// it: by handlers if there is none, or one that takes its receiver long to copy, unless it is of a `stage` and processors
+    /// copy.
     #[cold]
-    pub(crate) fn watch(&self, key: Key, known: bool) {
+    pub(crate) fn watch(&self, key: Key, known: bool, stage: bool) {
         let what = {
             let inner = &mut *self.inner.borrow_mut();
             if !known && inner.engine.async_state.handled_from != usize::MAX && inner.progress() > 0
@@ -219,7 +225,9 @@ impl Worker {
                 // What this call has brought is asked for before the next sleep.
                 inner.engine.async_state.progressed = true;
             }
-            let what = inner.gain(key);
+            let is_moved = |what: &_| matches!(what, WatchedReceive::Awaited { copy: None });
+            let always = self.installed.copies_always.get();
+            let what = inner.gain(key, always).filter(|what| !stage || is_moved(what));
             if what.is_some() {
                 inner.provide();
                 inner.prepare_buffer(key);
@@ -241,7 +249,7 @@ impl Worker {
 
 impl Inner {
     /// What signal handlers can do for a receive that was just posted, if anything.
-    fn gain(&self, key: Key) -> Option<WatchedReceive> {
+    fn gain(&self, key: Key, always: bool) -> Option<WatchedReceive> {
         let request = self.engine.requests.get(key).filter(|request| !request.done)?;
         let Body::Receive(receive) = &request.body else { return None };
         if receive.buffer.len_or_mark() < self.engine.async_state.handled_from {
@@ -251,16 +259,17 @@ impl Inner {
             // Whose it will be is not known yet: any lane's that handlers poll, and that has brought such messages
             // before where it moves them.
             let serves = |lane: &&Lane| {
-                lane.is_signal_safe() && (lane.has_read || !lane.reads_into_prepared())
+                lane.is_handled(always) && (lane.has_read || !lane.reads_into_prepared())
             };
             let lanes = self.lanes.iter().filter(serves);
             let bytes = receive.buffer.len_or_mark() as u64;
-            let copy = lanes.map(|lane| lane.copying(bytes)).reduce(|a, b| Some(a?.max(b?)));
-            return Some(WatchedReceive::Awaited { copy: copy.flatten() });
+            let copy = lanes.map(|lane| lane.copying(bytes)).reduce(|a, b| Some(a?.max(b?)))?;
+            return Some(WatchedReceive::Awaited { copy });
         };
         let rest = fetch.receiver.as_ref()?.left_to_copy(fetch.wanted)?;
-        let lane = self.engine.peers[fetch.peer as usize].lane as usize;
-        Some(WatchedReceive::Begun { copy: self.lanes[lane].copying(rest)? })
+        let lane = &self.lanes[self.engine.peers[fetch.peer as usize].lane as usize];
+        let copy = lane.copying(rest).filter(|_| lane.is_handled(always))?;
+        Some(WatchedReceive::Begun { copy })
     }
 
     /// Has the buffer of a watched receive made ready on the lanes that want it, and ends that of receives that are over.
@@ -343,6 +352,14 @@ impl Lane {
     /// Whether signal handlers poll it.
     pub(crate) fn is_signal_safe(&self) -> bool {
         self.iface.attr().caps.contains(Caps::SIGNAL_SAFE)
+    }
+
+    /// Whether handlers move its long messages: they may poll it, and the transport carries them, or a processor that no other
+    /// rank wants, if handlers do not copy always (rule 1).
+    fn is_handled(&self, copies_always: bool) -> bool {
+        let moves = self.iface.attr().caps.contains(Caps::CARRIES);
+        let copies = copies_always || !self.choices.conditions.oversubscribed;
+        self.is_signal_safe() && (moves || copies)
     }
 
     /// Whether handlers read over it into memory that was prepared.

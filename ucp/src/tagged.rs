@@ -160,6 +160,25 @@ impl Worker {
     /// As for [`recv`](Self::recv).
     #[inline(always)]
     pub fn recv_in_place(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        self.recv_watched(spec, buffer, false)
+    }
+
+    /// [`recv`](Self::recv) of a stage of something that goes on in the background, beside which its caller may compute.
+    /// Where processors copy its message no signal handler does, since the stages behind it wait for a call nevertheless.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    pub fn recv_stage(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
+        self.recv_watched(spec, buffer, true)
+    }
+
+    #[inline(always)]
+    fn recv_watched(
+        &self,
+        spec: MatchSpec,
+        buffer: RecvBuf,
+        stage: bool,
+    ) -> Result<RequestId, OpError> {
         let mut inner = self.inner.borrow_mut();
         let length = buffer.len_or_mark();
         let (key, known) = inner.recv(spec, buffer)?;
@@ -169,7 +188,7 @@ impl Worker {
                 engine.note_callbacks(key);
             }
             drop(inner);
-            self.watch(key, known);
+            self.watch(key, known, stage);
         }
         Ok(RequestId(key))
     }

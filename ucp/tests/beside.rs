@@ -20,6 +20,9 @@ struct ByHand;
 impl ProgressDriver for ByHand {
     fn watch(&mut self, _: WatchedReceive) {}
     fn serve(&mut self) {}
+    fn copies_always(&self) -> bool {
+        false
+    }
     fn pause(&mut self) {}
     fn resume(&mut self, _: LeftToWatch) {}
 }

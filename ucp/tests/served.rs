@@ -30,6 +30,9 @@ impl ProgressDriver for Noted {
     fn serve(&mut self) {
         self.0.lock().unwrap().push("serve");
     }
+    fn copies_always(&self) -> bool {
+        false
+    }
     fn pause(&mut self) {
         self.0.lock().unwrap().push("pause");
     }

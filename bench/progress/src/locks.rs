@@ -28,6 +28,9 @@ struct Absent;
 impl ProgressDriver for Absent {
     fn watch(&mut self, _: WatchedReceive) {}
     fn serve(&mut self) {}
+    fn copies_always(&self) -> bool {
+        false
+    }
     fn pause(&mut self) {}
     fn resume(&mut self, _: LeftToWatch) {}
 }

@@ -87,6 +87,9 @@ impl ProgressDriver for Helper {
     fn serve(&mut self) {
         // As `watch`.
     }
+    fn copies_always(&self) -> bool {
+        false
+    }
     fn pause(&mut self) {
         // It sleeps, or serves the rank that waits.
     }

@@ -35,7 +35,9 @@
 //! 10. Where both ranks compute, a message that both would copy together in their waits is left alone, as the engine says
 //!     ([`AsyncProgress::Left`](bowline_ucp::AsyncProgress::Left)); where senders are found to compute again and again, most
 //!     messages are polled for late (`pef/absent.rs`).
-//! 11. Lanes that no handler may poll (sockets, libfabric) have a thread that is asleep but while their long messages are
+//! 11. Where ranks share processors nothing is polled for that processors copy, unless polls are worth it always: the engine does
+//!     not ask for it ([`ProgressDriver::copies_always`]).
+//! 12. Lanes that no handler may poll (sockets, libfabric) have a thread that is asleep but while their long messages are
 //!     under way and the rank computes (`pef/lane_thread.rs`).
 
 mod absent;
@@ -78,7 +80,7 @@ pub(super) struct Pef {
     /// The thread that the timer interrupts.
     thread: Option<libc::pid_t>,
     signal: libc::c_int,
-    /// Rule 11, if the worker has such lanes.
+    /// Rule 12, if the worker has such lanes.
     lane_thread: Option<LaneThread>,
 }
 
@@ -154,6 +156,10 @@ impl ProgressDriver for Pef {
         if let Some(thread) = &self.lane_thread {
             thread.begin();
         }
+    }
+
+    fn copies_always(&self) -> bool {
+        self.flow.copies_always()
     }
 
     fn pause(&mut self) {

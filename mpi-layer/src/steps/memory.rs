@@ -40,7 +40,7 @@ pub(crate) trait Port {
 }
 
 macro_rules! ports {
-    ($($type:ty),*) => {$(
+    ($($type:ty, $recv:ident);*) => {$(
         impl Port for $type {
             #[inline]
             fn send(&self, ep: Ep, envelope: Envelope, buffer: SendBuf) -> Result<Sent, OpError> {
@@ -49,7 +49,7 @@ macro_rules! ports {
 
             #[inline]
             fn recv(&self, spec: MatchSpec, buffer: RecvBuf) -> Result<RequestId, OpError> {
-                self.recv(spec, buffer)
+                self.$recv(spec, buffer)
             }
 
             #[inline]
@@ -75,7 +75,7 @@ macro_rules! ports {
     )*};
 }
 
-ports!(Worker, RemoteWorker);
+ports!(Worker, recv_stage; RemoteWorker, recv);
 
 /// Start and length of a space.
 #[derive(Clone, Copy, Debug)]

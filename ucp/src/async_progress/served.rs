@@ -119,7 +119,7 @@ impl Worker {
             _ => return,
         };
         if length >= self.inner.borrow().engine.async_state.from {
-            self.watch(id.0, true);
+            self.watch(id.0, true, false);
         }
     }
 

@@ -31,6 +31,10 @@ pub trait ProgressDriver: Send {
     /// A request was posted that a thread may move ([`RemoteWorker::serve_watched`](crate::RemoteWorker::serve_watched)).
     fn serve(&mut self);
 
+    /// Whether its handlers copy messages also where ranks share processors, and a copy takes the processor from a rank. Asked
+    /// when it is installed.
+    fn copies_always(&self) -> bool;
+
     /// The thread waits in a call, which progresses: nothing beside before [`resume`](Self::resume), or
     /// before the next request.
     fn pause(&mut self);
@@ -56,6 +60,8 @@ pub(crate) struct InstalledDriver {
     pub(crate) watching: Cell<bool>,
     /// It has signal handlers.
     pub(crate) signals: Cell<bool>,
+    /// They copy also where ranks share processors.
+    pub(crate) copies_always: Cell<bool>,
     /// It has a thread for requests of lanes that handlers may not poll.
     pub(crate) serves: Cell<bool>,
 }

@@ -53,6 +53,11 @@ pub(super) struct Flow {
 }
 
 impl Flow {
+    /// Rule 11.
+    pub(super) fn copies_always(&self) -> bool {
+        self.schedule.worth == 0
+    }
+
     pub(super) fn new(door: RemoteWorker, schedule: Schedule) -> Self {
         Self {
             door,

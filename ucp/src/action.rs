@@ -40,8 +40,8 @@ pub(crate) enum Action {
         /// Which.
         rkey: RkeyId,
     },
-    /// Ask a peer for a message back that has just left wholly.
-    AskBack(Key),
+    /// Ask a peer to give back a message that has just left wholly, since it is cancelled.
+    PostSendCancel(Key),
     /// Free a detached request that a signal handler has completed.
     End(Key),
     /// Give eager credit back.
@@ -118,7 +118,7 @@ impl Action {
             Self::Run(_)
             | Self::Poll(_)
             | Self::CloseKey { .. }
-            | Self::AskBack(_)
+            | Self::PostSendCancel(_)
             | Self::End(_)
             | Self::ServeRemotes
             | Self::ResumeOneSided

@@ -52,7 +52,7 @@ impl Inner {
                 }
             }
             Body::Send(send) => {
-                if std::mem::replace(&mut send.take_back, true) {
+                if std::mem::replace(&mut send.cancel_wanted, true) {
                     return;
                 }
                 match send.phase {
@@ -61,7 +61,7 @@ impl Inner {
                         inner.engine.fail(id.0, OpError::Cancelled);
                         inner.act();
                     }
-                    SendPhase::Offered => inner.ask_back(id.0),
+                    SendPhase::Offered => inner.post_send_cancel(id.0),
                     SendPhase::Queued { .. } | SendPhase::Moving(_) | SendPhase::Lent => {}
                 }
             }
@@ -75,8 +75,8 @@ impl Inner {
         }
     }
 
-    /// Asks the receiver of a message that has left wholly for it.
-    pub(crate) fn ask_back(&mut self, key: Key) {
+    /// Asks the receiver of a message that has left wholly to give it back, if nothing has matched it.
+    pub(crate) fn post_send_cancel(&mut self, key: Key) {
         let Some(Body::Send(send)) = self.engine.requests.get(key).map(|request| &request.body)
         else {
             return;
@@ -107,8 +107,8 @@ impl Unexpected {
 }
 
 impl Engine {
-    /// A sender wants a message back.
-    pub(crate) fn take_back(
+    /// A sender cancels a message that has come.
+    pub(crate) fn on_send_cancel(
         &mut self,
         peer: PeerIndex,
         header: &AmHeader,

@@ -47,7 +47,7 @@ impl Engine {
     /// or the message cannot be, which [`am`](Self::am) finds out.
     #[inline(always)]
     pub(crate) fn am_in_place(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
-        let [id, lead, _] = arrival.header;
+        let [id, header_len, _] = arrival.header;
         let Some(Some(handler)) = self.in_place.0.get_mut(id as usize) else { return false };
         if !self.inbox.is_empty() || self.set_aside > 0 {
             return false;
@@ -56,12 +56,13 @@ impl Engine {
         let from = self.peers[peer as usize].name;
         let payload = arrival.payload;
         let bytes = payload.len();
-        let message = if lead == 0 {
+        let message = if header_len == 0 {
             AmInPlace { from, header: View::empty(), data: payload }
         } else {
-            let lead = lead as usize;
-            let header = payload.slice(0, lead);
-            let data = bytes.checked_sub(lead).and_then(|rest| payload.slice(lead, rest));
+            let header_len = header_len as usize;
+            let header = payload.slice(0, header_len);
+            let data =
+                bytes.checked_sub(header_len).and_then(|rest| payload.slice(header_len, rest));
             let (Some(header), Some(data)) = (header, data) else { return false };
             AmInPlace { from, header, data }
         };

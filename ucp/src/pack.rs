@@ -24,22 +24,22 @@ pub(crate) fn gather(parts: &[&[u8]], out: View<'_>) -> usize {
     at
 }
 
-/// Copies at most `max` bytes of a message, `front` and then `buffer`, from `skip` on to `out`.
+/// Copies at most `max` bytes of a message, `header` and then `buffer`, from `skip` on to `out`.
 pub(crate) fn message(
-    front: &[u8],
+    header: &[u8],
     buffer: &mut SendBuf,
     skip: usize,
     max: usize,
     out: View<'_>,
 ) -> usize {
     let out = out.slice(0, out.len().min(max)).unwrap_or(View::empty());
-    let lead = front.get(skip..).unwrap_or(&[]);
-    let at = out.copy_in(lead);
-    if at < lead.len() {
+    let left = header.get(skip..).unwrap_or(&[]);
+    let at = out.copy_in(left);
+    if at < left.len() {
         return at;
     }
     let rest = out.slice(at, out.len() - at).unwrap_or(View::empty());
-    at + buffer.pack(skip.saturating_sub(front.len()), rest)
+    at + buffer.pack(skip.saturating_sub(header.len()), rest)
 }
 
 /// Whether a transport is to go from piece to piece.

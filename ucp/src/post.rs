@@ -147,10 +147,10 @@ pub(crate) fn message(
     peer: &mut Peer,
     id: AmId,
     words: [u64; 2],
-    lead: [&[u8]; 2],
+    before: [&[u8]; 2],
     buffer: &mut SendBuf,
 ) -> Result<(), PostError> {
-    let [first, second] = lead;
+    let [first, second] = before;
     if let Some(bytes) = buffer.contiguous() {
         return parts(lane, peer, id, words, &[first, second, bytes]);
     }
@@ -158,7 +158,7 @@ pub(crate) fn message(
     // call's own slot, which may be refused.
     let total = first.len() + second.len() + buffer.len();
     let mut pack = |out: View<'_>| {
-        let at = pack::gather(&lead, out);
+        let at = pack::gather(&before, out);
         at + buffer.pack(0, out.slice(at, out.len() - at).unwrap_or(View::empty()))
     };
     packed(lane, peer, id, words, total, &mut pack).map(drop)

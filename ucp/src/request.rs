@@ -155,8 +155,8 @@ pub(crate) struct Send {
     pub(crate) buffer: SendBuf,
     pub(crate) peer: PeerIndex,
     pub(crate) kind: SendKind,
-    /// Bytes in front of the buffer's: the header of a user's active message.
-    pub(crate) front: Vec<u8>,
+    /// The header of a user's active message, which goes in front of the buffer's bytes.
+    pub(crate) header: Vec<u8>,
     pub(crate) synchronous: bool,
     /// Whether the message goes as an envelope that the receiver fetches.
     pub(crate) rendezvous: bool,
@@ -164,8 +164,8 @@ pub(crate) struct Send {
     pub(crate) lent: bool,
     /// What is said of it to its receiver, if that measures it.
     pub(crate) marks: Option<Marks>,
-    /// Whether the user wants it back: the receiver is asked once everything is posted.
-    pub(crate) take_back: bool,
+    /// Whether the user has cancelled it: its receiver is asked to give it back once everything is posted.
+    pub(crate) cancel_wanted: bool,
     /// What the receiver has answered before the last piece was posted.
     pub(crate) answer: Result<(), OpError>,
     /// The buffer as peers may read it, where the lane wants to know of it.

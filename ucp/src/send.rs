@@ -42,12 +42,12 @@ impl Inner {
         &mut self,
         ep: Ep,
         kind: SendKind,
-        front: &[u8],
+        header: &[u8],
         mut buffer: SendBuf,
         synchronous: bool,
     ) -> Result<Sent, OpError> {
         let index = self.engine.index_of(ep)?;
-        if !synchronous && front.is_empty() && self.long_at_once(index, kind, &buffer) {
+        if !synchronous && header.is_empty() && self.long_at_once(index, kind, &buffer) {
             return Ok(Sent::Done);
         }
         if self.engine.peers[index as usize].watches.note() {
@@ -57,7 +57,7 @@ impl Inner {
         if self.engine.peers[index as usize].end.is_some() {
             return Err(OpError::EndpointClosed);
         }
-        let length = front.len() + buffer.len();
+        let length = header.len() + buffer.len();
         let peer = &mut self.engine.peers[index as usize];
         let Lane { iface: lane, choices, .. } = &mut self.lanes[peer.lane as usize];
         let lane = &mut **lane;
@@ -67,7 +67,7 @@ impl Inner {
             SendKind::Tagged(_) => (true, &choices.tag_send),
             SendKind::Am { .. } => {
                 let limit = wire::max_am_header(max_bcopy);
-                if front.len() > limit {
+                if header.len() > limit {
                     return Err(OpError::HeaderTooLong { limit: limit as u64 });
                 }
                 let takes = peer.address.features & AM_RENDEZVOUS != 0;
@@ -115,15 +115,15 @@ impl Inner {
         let most = lane.attr().limits.am.max_iov;
         let lent = protocol == Some(&eager_price::ZCOPY)
             && whole
-            && front.is_empty()
+            && header.is_empty()
             && !is_stream
             && pack::is_lent(&buffer, most);
         let behind = matches!(kind, SendKind::Am { .. })
             && self.engine.streams.get_mut(index).is_some_and(|s| !s.parked_ams.is_empty());
         if whole && passes && !lent && !behind && peer.pending.is_empty() {
-            let (id, _, words) = kind.eager(front.len());
+            let (id, _, words) = kind.eager(header.len());
             let number = peer.tx_sequence;
-            match post::message(lane, peer, id, words, [front, &[]], &mut buffer) {
+            match post::message(lane, peer, id, words, [header, &[]], &mut buffer) {
                 Ok(()) => {
                     peer.note_posted(number, kind.envelope());
                     if length > INLINE || is_stream {
@@ -142,18 +142,18 @@ impl Inner {
             }
         }
         let phase = SendPhase::Queued { offset: 0, message: 0 };
-        let front = front.to_vec();
+        let header = header.to_vec();
         let answer = Ok(());
         let send = Send {
             buffer,
             peer: index,
             kind,
-            front,
+            header,
             synchronous,
             rendezvous,
             lent,
             marks,
-            take_back: false,
+            cancel_wanted: false,
             answer,
             exposed: None,
             phase,
@@ -288,8 +288,8 @@ impl Inner {
             SendPhase::Moving(ref mut sender) => sender.post(lane, peer, &mut send.buffer),
             SendPhase::Offered | SendPhase::Lent => Ok(false),
         };
-        if send.take_back && matches!(send.phase, SendPhase::Offered) {
-            self.engine.actions.push(Action::AskBack(key));
+        if send.cancel_wanted && matches!(send.phase, SendPhase::Offered) {
+            self.engine.actions.push(Action::PostSendCancel(key));
         }
         peer.note_posted(first, envelope.as_ref());
         match result {
@@ -332,6 +332,6 @@ impl SendKind {
 impl Send {
     /// Bytes that the peer has to take without having asked for them.
     fn unasked(&self) -> usize {
-        self.front.len() + if self.rendezvous { 0 } else { self.buffer.len() }
+        self.header.len() + if self.rendezvous { 0 } else { self.buffer.len() }
     }
 }

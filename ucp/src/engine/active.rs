@@ -19,25 +19,25 @@ impl Engine {
         payload: View<'_>,
     ) -> Option<()> {
         let envelope = AmEnvelope::parse([header[0], header[1]])?;
-        let (front, lead) = (usize::from(envelope.rts), envelope.header as usize);
-        if front > Rts::FIXED + MAX_RKEY || payload.len() != front.checked_add(lead)? {
+        let (rts_len, header_len) = (usize::from(envelope.rts), envelope.header as usize);
+        if rts_len > Rts::FIXED + MAX_RKEY || payload.len() != rts_len.checked_add(header_len)? {
             return None;
         }
         let mut bytes = [0; Rts::FIXED + MAX_RKEY];
-        payload.slice(0, front)?.copy_out(&mut bytes);
-        let rts = Rts::parse(&bytes[..front])?;
+        payload.slice(0, rts_len)?.copy_out(&mut bytes);
+        let rts = Rts::parse(&bytes[..rts_len])?;
         if !self.am_waiting.insert((peer, rts.request)) {
             // A sender's request offers one message.
             return None;
         }
-        if lead > INLINE {
-            self.hold(peer, lead);
+        if header_len > INLINE {
+            self.hold(peer, header_len);
         }
         self.inbox.push_back(Delivery::Am(AmArrival {
             from: self.ep(peer),
             id: envelope.id,
             header: envelope.header,
-            payload: self.am_buffers.copy_in(payload.slice(front, lead)?),
+            payload: self.am_buffers.copy_in(payload.slice(rts_len, header_len)?),
             remote: Some(Box::new(rts)),
         }));
         self.note_entry();

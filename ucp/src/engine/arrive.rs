@@ -229,7 +229,7 @@ impl Engine {
             wire::ACK => self.ack(peer, header),
             wire::CREDIT => self.credit(peer, header),
             wire::SELECT => self.selected(peer, [header[0], header[1]]),
-            wire::SEND_CANCEL => self.take_back(peer, header, arrival.payload),
+            wire::SEND_CANCEL => self.on_send_cancel(peer, header, arrival.payload),
             wire::DISCONNECT => self.disconnected(peer, header, arrival.payload),
             wire::PROBE => Some(()),
             wire::NOTICE => self.notice(peer, header, arrival.payload),

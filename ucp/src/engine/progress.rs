@@ -215,7 +215,7 @@ impl Inner {
             Action::CloseKey { lane, rkey } => {
                 self.lanes[lane as usize].iface.rkey_release(rkey);
             }
-            Action::AskBack(key) => self.ask_back(key),
+            Action::PostSendCancel(key) => self.post_send_cancel(key),
             Action::End(key) => self.engine.end_detached(key),
             Action::Credit(peer) => self.give_credit(peer),
             Action::Select { peer, place, eager } => self.report_selection(peer, place, eager),

@@ -177,7 +177,7 @@ impl Life for Coop {
 
     fn poll(&self, inner: &mut Inner) {
         while let Some((peer, key, done)) = inner.engine.coop().left.pop() {
-            inner.helper_left(peer, key, done);
+            inner.on_coop_fin(peer, key, done);
         }
         inner.copy_piece();
         inner.help_piece();
@@ -477,7 +477,7 @@ impl Inner {
     }
 
     /// The sender of a shared message has left after writing `done` pieces.
-    fn helper_left(&mut self, index: PeerIndex, key: Key, done: u32) {
+    fn on_coop_fin(&mut self, index: PeerIndex, key: Key, done: u32) {
         let at = self.engine.peers[index as usize].lane as usize;
         let lane = &self.lanes[at];
         let cursors = self.engine.coop().cursors.get_mut(at).and_then(Option::as_mut);

@@ -29,7 +29,7 @@ impl Eager<'_> {
         mut message: u64,
         counters: &mut Counters,
     ) -> Result<bool, PostError> {
-        let length = self.send.front.len() + self.send.buffer.len();
+        let length = self.send.header.len() + self.send.buffer.len();
         if message == 0 && self.send.lent {
             match self.lend(length) {
                 Ok(posted) => {
@@ -52,9 +52,10 @@ impl Eager<'_> {
         }
         let max = self.lane.attr().limits.am.max_bcopy;
         while (offset as usize) < length {
-            let Send { front, buffer, .. } = &mut *self.send;
+            let Send { header, buffer, .. } = &mut *self.send;
             let left = (length - offset as usize).min(max);
-            let mut pack = |out: View<'_>| pack::message(front, buffer, offset as usize, left, out);
+            let mut pack =
+                |out: View<'_>| pack::message(header, buffer, offset as usize, left, out);
             let words = [message, offset];
             let n = post::packed(self.lane, self.peer, wire::PIECE, words, left, &mut pack)?;
             offset += n as u64;
@@ -86,29 +87,29 @@ impl Eager<'_> {
     /// Posts the message whole, or its first piece. Returns how much went, and its number.
     fn begin(&mut self, length: usize, counters: &mut Counters) -> Result<(u64, u64), PostError> {
         let Self { lane, peer, send, key } = self;
-        let (single, first_of_many, words) = send.kind.eager(send.front.len());
+        let (single, first_of_many, words) = send.kind.eager(send.header.len());
         let max = lane.attr().limits.am.max_bcopy;
-        let Send { front: lead, buffer, synchronous, marks, .. } = &mut **send;
+        let Send { header, buffer, synchronous, marks, .. } = &mut **send;
         let (synchronous, marks, whole) = (*synchronous, marks.unwrap_or_default(), length as u64);
         if synchronous && length + 8 <= max {
             let request = key.to_wire().to_le_bytes();
-            post::message(*lane, peer, wire::EAGER_SYNC, words, [&request, lead], buffer)?;
+            post::message(*lane, peer, wire::EAGER_SYNC, words, [&request, header], buffer)?;
             return Ok((whole, u64::MAX));
         }
         if !synchronous && length <= max {
-            post::message(*lane, peer, single, words, [lead, &[]], buffer)?;
+            post::message(*lane, peer, single, words, [header, &[]], buffer)?;
             counters.sent_bcopy += 1;
             return Ok((whole, u64::MAX));
         }
         let request = if synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;
         let first = first_of(FirstPiece::BYTES + length, max);
-        let front = FirstPiece { message, total: whole, marks, request }.pack();
+        let first_piece = FirstPiece { message, total: whole, marks, request }.pack();
         let mut packed = 0;
         let mut pack = |out: View<'_>| {
-            let at = out.copy_in(&front);
+            let at = out.copy_in(&first_piece);
             let rest = out.slice(at, out.len() - at).unwrap_or(View::empty());
-            packed = pack::message(lead, buffer, 0, length, rest);
+            packed = pack::message(header, buffer, 0, length, rest);
             at + packed
         };
         post::packed(*lane, peer, first_of_many, words, first, &mut pack)?;

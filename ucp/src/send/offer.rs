@@ -57,8 +57,14 @@ pub(super) fn offer(
         }
         SendKind::Stream => post::parts(lane, peer, wire::STREAM_RTS, [0, 0], &[&payload[..n]])?,
         SendKind::Am { id } => {
-            let envelope = AmEnvelope { id, rts: n as u16, header: send.front.len() as u32 };
-            post::parts(lane, peer, wire::AM_RTS, envelope.words(), &[&payload[..n], &send.front])?;
+            let envelope = AmEnvelope { id, rts: n as u16, header: send.header.len() as u32 };
+            post::parts(
+                lane,
+                peer,
+                wire::AM_RTS,
+                envelope.words(),
+                &[&payload[..n], &send.header],
+            )?;
         }
     }
     if send.unasked() > INLINE {

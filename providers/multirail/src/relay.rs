@@ -87,7 +87,6 @@ impl Relay<'_> {
                     if verdict == link::Verdict::Deliver {
                         let source = Source(index);
                         let (id, header) = (front.id, front.header);
-                        // Without a descriptor there is nothing to keep.
                         let (Verdict::Consumed | Verdict::Enough) =
                             self.above.am(Arrival { source, id, header, payload });
                         self.events += 1;

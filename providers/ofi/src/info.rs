@@ -159,7 +159,7 @@ impl Offers {
         Ok(Self(list))
     }
 
-    /// What fits `options`; with atomics and tags if `extra` says so.
+    /// What fits `options`, and has the capabilities of `extra` beside: atomics, or none.
     fn ask(options: &OfiOptions, extra: Option<u64>) -> Result<Self, OpenError> {
         crate::signals::restore_signals();
         let name = |name: &Option<String>, what| {

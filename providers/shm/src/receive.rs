@@ -6,8 +6,8 @@
 //! `progress` never hands out more than its budget. That happens only after an eviction.
 //!
 //! Payloads are handed out where they lie, except those of several slots of the queue, which are
-//! copied to the staging buffer first. Nothing is kept by the receiver: an arrival carries no
-//! descriptor, and a ring or a slot is never pinned.
+//! copied to the staging buffer first. The payload of an arrival is the sink's until its call ends: a slot
+//! is given back then.
 
 use bowline_base::ring;
 use bowline_base::ring::promote::SWITCH_ID;

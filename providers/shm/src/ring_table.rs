@@ -98,7 +98,6 @@ impl ActiveRing {
             let Some(id) = AmId::from_wire(message.id) else {
                 return if message.id == END_ID { Taken::End } else { Taken::Bad };
             };
-            // Nothing is kept; see `Arrival::desc`.
             let verdict =
                 sink.am(Arrival { source, id, header: message.header, payload: message.payload() });
             // `Enough` of a message that lies in a slot counts as `Consumed`: to ask for it would cost each short message two

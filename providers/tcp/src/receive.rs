@@ -372,7 +372,6 @@ pub(crate) const fn failure_of(error: Errno) -> PeerFailure {
 fn deliver(sink: &mut dyn Sink, index: u32, id: u8, header: [u64; 3], payload: View<'_>) {
     let id = AmId::from_wire(id).expect("the decoder has checked it");
     let arrival = Arrival { source: Source(index), id, header, payload };
-    // Without a descriptor there is nothing to keep.
     let (Verdict::Consumed | Verdict::Enough) = sink.am(arrival);
 }
 

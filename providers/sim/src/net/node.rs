@@ -138,8 +138,7 @@ impl Net {
         node
     }
 
-    /// The next thing for a node to report. A message that would need a descriptor stops it
-    /// unless there is a spare.
+    /// The next thing for a node to report.
     pub(crate) fn take_item(&mut self, node: u32) -> Option<Item> {
         let place = &mut self.nodes[node as usize];
         if let Some(item) = place.completions.pop_front() {

@@ -27,7 +27,9 @@ use crate::error::OpError;
 use crate::one_sided::Progress;
 use crate::peer::PeerIndex;
 use crate::request::{self, Body, Kind, OneSided, RequestId, Task};
-use crate::state::emulation::{Asked, Entry, Opened, Piece, Served, WINDOW, What};
+use crate::state::emulation::{
+    AskedOperation, Opened, Piece, ServedMemory, WINDOW, WaitingOperation, What,
+};
 use crate::wire::{self, Remote};
 
 impl Inner {
@@ -73,7 +75,7 @@ impl Inner {
         // What waits here counts as in flight, beside its pieces.
         (one.rest, one.in_flight, one.emulated) = (to, 1, Some(peer));
         let key = request::begin(&mut self.engine.requests, Body::OneSided(Box::new(one)));
-        let entry = Entry { key, what, memory, at, from: 0, to };
+        let entry = WaitingOperation { key, what, memory, at, from: 0, to };
         self.engine.emulation.sides.entry(peer).or_default().waiting.push_back(entry);
         self.pump(peer);
         Progress::Pending(RequestId(key))
@@ -99,7 +101,8 @@ impl Inner {
         };
         one.in_flight += 1;
         one.emulated = Some(peer);
-        let entry = Entry { key, what, memory, at: task.at.address, from: to - one.rest, to };
+        let entry =
+            WaitingOperation { key, what, memory, at: task.at.address, from: to - one.rest, to };
         self.engine.counters.emulated += 1;
         if let Some(served) = task.served {
             self.engine.emulation.use_key(served);
@@ -113,7 +116,7 @@ impl Inner {
     pub(crate) fn flush_emulated(&mut self, key: Key, peer: PeerIndex) {
         let Some(one) = self.engine.one_sided_mut(key) else { return };
         one.in_flight += 1;
-        let entry = Entry { key, what: What::Flush, memory: 0, at: 0, from: 0, to: 0 };
+        let entry = WaitingOperation { key, what: What::Flush, memory: 0, at: 0, from: 0, to: 0 };
         self.engine.emulation.sides.entry(peer).or_default().waiting.push_back(entry);
         self.pump(peer);
     }
@@ -138,7 +141,7 @@ impl Inner {
                     continue;
                 }
             };
-            let Entry { what, memory, at, from, to, .. } = *entry;
+            let WaitingOperation { what, memory, at, from, to, .. } = *entry;
             let mut len = to - from;
             let mut payload = Vec::new();
             match what {
@@ -190,14 +193,14 @@ impl Inner {
     }
 
     /// One of them; `None` where the memory is not there, or the place not in it.
-    fn serve(&mut self, asked: Asked, most: usize) -> Option<(u64, Vec<u8>)> {
-        let Asked { memory, address, what, data, .. } = asked;
+    fn serve(&mut self, asked: AskedOperation, most: usize) -> Option<(u64, Vec<u8>)> {
+        let AskedOperation { memory, address, what, data, .. } = asked;
         if matches!(what, Remote::Flush) {
             return Some((0, Vec::new()));
         }
         let view = match self.engine.emulation.served.get_mut(Key::from_wire(memory))? {
-            Served::Lane(lane, handle) => self.lanes[*lane].iface.mem_view(*handle)?,
-            Served::Own(buffer) => buffer.view(),
+            ServedMemory::Lane(lane, handle) => self.lanes[*lane].iface.mem_view(*handle)?,
+            ServedMemory::Own(buffer) => buffer.view(),
         };
         let at = address.checked_sub(view.as_ptr().addr() as u64)?;
         let at = usize::try_from(at).ok()?;
@@ -238,7 +241,7 @@ impl Engine {
             return None;
         }
         *asks += 1;
-        self.emulation.asked.push_back(Asked { peer, memory, address, what, data });
+        self.emulation.asked.push_back(AskedOperation { peer, memory, address, what, data });
         self.actions.push(Action::ServeRemotes);
         Some(())
     }
@@ -271,7 +274,7 @@ impl Engine {
                 if next < to {
                     one.rest += to - next;
                     one.in_flight += 1;
-                    let entry = Entry { key, what, memory, at, from: next, to };
+                    let entry = WaitingOperation { key, what, memory, at, from: next, to };
                     self.emulation.sides.entry(peer).or_default().waiting.push_front(entry);
                 }
             }

@@ -18,7 +18,7 @@ use crate::error::OpError;
 use crate::one_sided::{Progress, op_error};
 use crate::peer::{Ep, KeyUse};
 use crate::request::{Kind, OneSided, RequestId, Sent, Task};
-use crate::state::emulation::{Opened, Served, What};
+use crate::state::emulation::{Opened, ServedMemory, What};
 use crate::worker::Worker;
 
 /// Any flavour of putting.
@@ -136,7 +136,7 @@ impl Worker {
         if memory.lane == NO_LANE {
             let inner = &mut *self.inner.borrow_mut();
             return match inner.engine.emulation.served.get_mut(memory.id) {
-                Some(Served::Own(buffer)) => Ok(read(buffer.view())),
+                Some(ServedMemory::Own(buffer)) => Ok(read(buffer.view())),
                 _ => Err(MemError::NoSuch.into()),
             };
         }
@@ -153,8 +153,10 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         match inner.engine.emulation.served.remove(memory.id) {
             None => Err(MemError::NoSuch.into()),
-            Some(Served::Own(buffer)) => Ok(Some(buffer)),
-            Some(Served::Lane(lane, handle)) => Ok(inner.lanes[lane].iface.mem_release(handle)?),
+            Some(ServedMemory::Own(buffer)) => Ok(Some(buffer)),
+            Some(ServedMemory::Lane(lane, handle)) => {
+                Ok(inner.lanes[lane].iface.mem_release(handle)?)
+            }
         }
     }
 
@@ -167,8 +169,8 @@ impl Worker {
         let mut out = AddrWriter::new();
         match inner.engine.emulation.served.get(memory.id) {
             None => return Err(MemError::NoSuch.into()),
-            Some(Served::Own(_)) => out.bytes(&[]).bytes(&[]),
-            Some(Served::Lane(lane, handle)) => {
+            Some(ServedMemory::Own(_)) => out.bytes(&[]).bytes(&[]),
+            Some(ServedMemory::Lane(lane, handle)) => {
                 let iface = &inner.lanes[*lane].iface;
                 let key = iface.rkey_pack(*handle)?;
                 out.bytes(iface.attr().provider.as_bytes()).bytes(&key)
@@ -415,13 +417,13 @@ impl crate::engine::Inner {
 
     /// Memory of a lane, with its name.
     fn on_lane(&mut self, lane: usize, handle: MemHandle) -> MemoryHandle {
-        let id = self.engine.emulation.served.insert(Served::Lane(lane, handle));
+        let id = self.engine.emulation.served.insert(ServedMemory::Lane(lane, handle));
         MemoryHandle { lane, handle, id }
     }
 
     /// Memory that no lane takes.
     fn on_worker(&mut self, memory: RecvBuf) -> MemoryHandle {
-        let id = self.engine.emulation.served.insert(Served::Own(memory));
+        let id = self.engine.emulation.served.insert(ServedMemory::Own(memory));
         MemoryHandle { lane: NO_LANE, handle: MemHandle(id), id }
     }
 

@@ -64,7 +64,7 @@ impl Waiter for NeverSleeps {
 
 /// What a parked thread waits for.
 #[derive(Clone, Copy, Debug)]
-enum Want {
+enum ParkedFor {
     /// The end of a request.
     Request(RequestId),
     /// Anything that may change its condition.
@@ -76,7 +76,7 @@ struct Inside(Worker);
 
 impl Driven for Inside {
     type Value = Inner;
-    type Key = Want;
+    type Key = ParkedFor;
     type ArmedSleep = ArmedSleep;
 
     fn lock(&self) -> &WorkerLock<Inner> {
@@ -87,10 +87,10 @@ impl Driven for Inside {
         self.0.progress()
     }
 
-    fn is_there(&mut self, want: &Want, events: bool) -> bool {
+    fn is_there(&mut self, want: &ParkedFor, events: bool) -> bool {
         match *want {
-            Want::Request(id) => self.0.is_complete(id),
-            Want::Event => events,
+            ParkedFor::Request(id) => self.0.is_complete(id),
+            ParkedFor::Event => events,
         }
     }
 
@@ -228,7 +228,7 @@ impl SharedWorker {
     #[track_caller]
     fn ended<R>(&self, id: RequestId, take: impl Fn(&Worker) -> Option<R>) -> Option<R> {
         let mut taken = None;
-        self.until(Want::Request(id), |worker| {
+        self.until(ParkedFor::Request(id), |worker| {
             let ended = worker.is_complete(id);
             if ended {
                 taken = take(worker);
@@ -241,11 +241,11 @@ impl SharedWorker {
     /// Waits until `done` says so, which is asked, under a claim, whenever something happened.
     #[track_caller]
     pub fn wait_until(&self, done: impl FnMut(&Worker) -> bool) {
-        self.until(Want::Event, done);
+        self.until(ParkedFor::Event, done);
     }
 
     #[track_caller]
-    fn until(&self, want: Want, mut done: impl FnMut(&Worker) -> bool) {
+    fn until(&self, want: ParkedFor, mut done: impl FnMut(&Worker) -> bool) {
         let mut done = |inside: &mut Inside| done(&inside.0);
         self.inside.until(want, &mut done, || {
             let waiter = self.waiter.lock().unwrap_or_else(PoisonError::into_inner);

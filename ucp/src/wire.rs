@@ -70,10 +70,10 @@ pub(crate) const PUT: AmId = AmId::new(23);
 pub(crate) const PUT_DONE: AmId = AmId::new(24);
 
 /// About a receive that is announced to its sender; see [`crate::proto::rtr`]. Words: those of a tagged
-/// message, or 0. Payload: [`crate::proto::rtr::Message`].
+/// message, or 0. Payload: [`crate::proto::rtr::RtrMessage`].
 pub(crate) const RTR: AmId = AmId::new(25);
 /// About a receive from any source; see [`crate::proto::any`]. Words: those of a tagged message, or 0. Payload:
-/// [`crate::proto::any::Message`].
+/// [`crate::proto::any::FlagMessage`].
 pub(crate) const ANY: AmId = AmId::new(29);
 /// The last message of a sender on this connection, which touches no memory of its peer any more.
 /// Words: 0 for a close that waited for what was under way, 1 for one that did not.

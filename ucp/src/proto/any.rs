@@ -83,8 +83,8 @@ use crate::status::OpStatus;
 use crate::wire::{self, MessageId};
 
 pub(super) use held::Flags;
-pub(crate) use message::Message;
-pub(crate) use table::Table;
+pub(crate) use message::FlagMessage;
+pub(crate) use table::FlagTable;
 
 /// A receiver lends a receive to a sender that has raised its flag.
 pub(crate) static ANY: Protocol = Protocol::rendezvous("rndv/any", |_, _| None);
@@ -106,19 +106,19 @@ impl Life for Flagged {
             return None;
         }
         let n = am.payload.copy_out(&mut bytes);
-        let message = Message::parse(&bytes[..n])?;
+        let message = FlagMessage::parse(&bytes[..n])?;
         let envelope = wire::envelope(&am.header);
         match message {
-            Message::Flag { entry } => {
+            FlagMessage::Flag { entry } => {
                 engine.flag_raised(peer, entry, &envelope);
                 Some(())
             }
-            Message::Nothing { receive } => engine.asked_in_vain(peer, Key::from_wire(receive)),
-            Message::Written { receive, length } => {
+            FlagMessage::Nothing { receive } => engine.asked_in_vain(peer, Key::from_wire(receive)),
+            FlagMessage::Written { receive, length } => {
                 engine.lent_written(peer, &envelope, Key::from_wire(receive), length)
             }
             // For the sender, which posts what follows.
-            Message::Enable { .. } | Message::Disable { .. } | Message::Ask { .. } => {
+            FlagMessage::Enable { .. } | FlagMessage::Disable { .. } | FlagMessage::Ask { .. } => {
                 engine.any_table().asked.push_back((peer, envelope, message));
                 engine.actions.push(Action::Poll(&ANY));
                 Some(())

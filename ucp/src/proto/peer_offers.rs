@@ -24,14 +24,14 @@ pub(crate) const QUIET: u32 = 1 << 12;
 
 /// Which messages meet an announced receive: those of this rank in this space with such a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Want {
+pub(crate) struct AnnouncedWant {
     pub(crate) space: u32,
     pub(crate) source: u32,
     pub(crate) tag: u64,
     pub(crate) mask: u64,
 }
 
-impl Want {
+impl AnnouncedWant {
     pub(crate) const fn fits(&self, envelope: &Envelope) -> bool {
         self.space == envelope.space
             && self.source == envelope.source
@@ -43,7 +43,7 @@ impl Want {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerOffer {
     pub(crate) receive: u64,
-    pub(crate) want: Want,
+    pub(crate) want: AnnouncedWant,
     pub(crate) target: TargetBuffer,
     /// Its peer wants it back and has not been answered: nothing is written to it any more, but it is posted there yet.
     pub(crate) withdrawn: bool,
@@ -138,7 +138,7 @@ impl Offers {
 
     /// How many messages from number `seen` on fit, if that is known; `next` is the number of the
     /// next one. Those that the peer has heard nothing of are among them.
-    pub(crate) fn crossing(&self, want: &Want, seen: u32, next: u32) -> Option<usize> {
+    pub(crate) fn crossing(&self, want: &AnnouncedWant, seen: u32, next: u32) -> Option<usize> {
         // Numbers go round: what counts is how far they are behind the next.
         let behind = |number: u32| next.wrapping_sub(number);
         let unreported =
@@ -208,7 +208,7 @@ impl Watching for Offers {
     /// WITHDRAWN ends an offer: rule 4 of [`rtr`].
     fn on_control(&mut self, id: MessageId, payload: &[u8]) {
         if id.am() == wire::RTR
-            && let Some(rtr::Message::Withdrawn { receive }) = rtr::Message::parse(payload)
+            && let Some(rtr::RtrMessage::Withdrawn { receive }) = rtr::RtrMessage::parse(payload)
         {
             self.open.retain(|offer| offer.receive != receive);
         }
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_crossed_is_counted_and_gaps_are_noticed() {
-        let want = Want { space: 1, source: 2, tag: 5, mask: u64::MAX };
+        let want = AnnouncedWant { space: 1, source: 2, tag: 5, mask: u64::MAX };
         // Numbers go round.
         let start = u32::MAX - 1;
         let at = |n: u32| start.wrapping_add(n);
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn only_the_last_messages_are_remembered() {
-        let want = Want { space: 1, source: 2, tag: 0, mask: 0 };
+        let want = AnnouncedWant { space: 1, source: 2, tag: 0, mask: 0 };
         let mut offers = Offers::new(0, None);
         let many = REMEMBERED as u32 + 10;
         for number in 0..many {

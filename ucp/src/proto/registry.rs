@@ -33,7 +33,7 @@ registry! {
     put::PUT, life put::Writes;
     fragments::FRAGMENTS, life fragments::Fragments;
     // Before the announced ones: what waits for a flag may have to go before a message that is written to those.
-    any::ANY, life any::Flagged, keeps any::Table;
+    any::ANY, life any::Flagged, keeps any::FlagTable;
     rtr::RTR, life rtr::Announces, keeps rtr::Announcer;
     one_sided::PUT_SHORT;
     one_sided::PUT_ZCOPY;

@@ -90,7 +90,7 @@ use crate::status::OpStatus;
 use crate::wire::{self, MessageId};
 
 pub(crate) use announce::Announcer;
-pub(crate) use message::Message;
+pub(crate) use message::RtrMessage;
 
 /// The sender writes the message to a receive that was announced to it before it sent.
 pub(crate) static RTR: Protocol = Protocol::rendezvous("rndv/rtr", |_, _| None);

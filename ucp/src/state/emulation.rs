@@ -15,7 +15,7 @@ pub(crate) const WINDOW: usize = 16;
 
 /// Where memory lies that was made reachable.
 #[derive(Debug)]
-pub(crate) enum Served {
+pub(crate) enum ServedMemory {
     /// With a lane.
     Lane(usize, MemHandle),
     /// Here: no lane takes any.
@@ -45,7 +45,7 @@ pub(crate) enum What {
 
 /// An operation of which something is to be posted.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct WaitingOperation {
     pub(crate) key: Key,
     pub(crate) what: What,
     pub(crate) memory: u64,
@@ -71,13 +71,13 @@ pub(crate) struct Piece {
 /// What is under way with a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
-    pub(crate) waiting: VecDeque<Entry>,
+    pub(crate) waiting: VecDeque<WaitingOperation>,
     pub(crate) sent: VecDeque<Piece>,
 }
 
 /// Something that a peer asks for.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct AskedOperation {
     pub(crate) peer: PeerIndex,
     pub(crate) memory: u64,
     pub(crate) address: u64,
@@ -88,10 +88,10 @@ pub(crate) struct Asked {
 /// What a worker knows of such operations, as their caller and as owner of memory.
 #[derive(Debug, Default)]
 pub(crate) struct Emulation {
-    pub(crate) served: Slab<Served>,
+    pub(crate) served: Slab<ServedMemory>,
     pub(crate) keys: Slab<Opened>,
     pub(crate) sides: HashMap<PeerIndex, Side>,
-    pub(crate) asked: VecDeque<Asked>,
+    pub(crate) asked: VecDeque<AskedOperation>,
     /// Open keys by which owners are asked for operations.
     pub(crate) used: usize,
 }

@@ -11,7 +11,7 @@ pub(super) const LONGEST: usize = 24 + TargetBuffer::FIXED + MAX_RKEY;
 /// The payload: a kind, u64, and what belongs to it, in words of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "it is on the stack of a call, or in a queue of few")]
-pub(crate) enum Message {
+pub(crate) enum FlagMessage {
     /// ENA_ANY. The words are the space and the tag that the entry is for.
     Enable {
         entry: u64,
@@ -41,7 +41,7 @@ fn word(bytes: &[u8], index: usize) -> Option<u64> {
     Some(u64::from_le_bytes(at.try_into().ok()?))
 }
 
-impl Message {
+impl FlagMessage {
     /// Writes the bytes to `out` and returns their number.
     pub(crate) fn pack(&self, out: &mut [u8; LONGEST]) -> usize {
         let words = |out: &mut [u8; LONGEST], words: &[u64]| {
@@ -95,7 +95,7 @@ mod tests {
     use crate::wire::WireKey;
     use proptest::prelude::*;
 
-    fn packed(message: &Message) -> Vec<u8> {
+    fn packed(message: &FlagMessage) -> Vec<u8> {
         let mut out = [0; LONGEST];
         let n = message.pack(&mut out);
         out[..n].to_vec()
@@ -108,13 +108,13 @@ mod tests {
         let mut golden = vec![0; 41];
         (golden[0], golden[8], golden[16]) = (4, 2, 3);
         (golden[24], golden[32], golden[40]) = (6, 7, 0xee);
-        assert_eq!(packed(&Message::Ask { entry: 2, receive: 3, target }), golden);
+        assert_eq!(packed(&FlagMessage::Ask { entry: 2, receive: 3, target }), golden);
         for (message, words) in [
-            (Message::Enable { entry: 9, mask: 8, least: 7 }, &[1, 9, 8, 7][..]),
-            (Message::Disable { entry: 9 }, &[2, 9]),
-            (Message::Flag { entry: 9 }, &[3, 9]),
-            (Message::Nothing { receive: 9 }, &[5, 9]),
-            (Message::Written { receive: 9, length: 8 }, &[6, 9, 8]),
+            (FlagMessage::Enable { entry: 9, mask: 8, least: 7 }, &[1, 9, 8, 7][..]),
+            (FlagMessage::Disable { entry: 9 }, &[2, 9]),
+            (FlagMessage::Flag { entry: 9 }, &[3, 9]),
+            (FlagMessage::Nothing { receive: 9 }, &[5, 9]),
+            (FlagMessage::Written { receive: 9, length: 8 }, &[6, 9, 8]),
         ] {
             let golden: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
             assert_eq!(packed(&message), golden);
@@ -130,7 +130,7 @@ mod tests {
             if bytes.len() >= 8 {
                 bytes[..8].copy_from_slice(&u64::from(kind).to_le_bytes());
             }
-            if let Some(message) = Message::parse(&bytes) {
+            if let Some(message) = FlagMessage::parse(&bytes) {
                 prop_assert_eq!(packed(&message), bytes);
             }
         }

@@ -6,7 +6,7 @@ use bowline_uct::Caps;
 
 use super::message::LONGEST;
 use super::table::{Entry, Raised};
-use super::{ANY, Message, Table};
+use super::{ANY, FlagMessage, FlagTable};
 use crate::action::Action;
 use crate::address::FLAGS;
 use crate::engine::{Engine, Inner};
@@ -56,7 +56,7 @@ impl Inner {
             self.disable_everywhere(&evicted);
         }
         let least = self.engine.options.rtr_min.unwrap_or(1);
-        let message = Message::Enable { entry: id, mask: want.tag_mask, least };
+        let message = FlagMessage::Enable { entry: id, mask: want.tag_mask, least };
         let words = wire::tagged(&Envelope { space, source: 0, tag: want.tag }, 0);
         for index in 0..self.engine.peers.len() as PeerIndex {
             let asked = |entry: &mut Entry| entry.enabled.contains(&index);
@@ -86,7 +86,7 @@ impl Inner {
         able && members.is_some_and(|members| members.rank_of(rank).is_some())
     }
 
-    pub(super) fn control_any(&mut self, index: PeerIndex, words: [u64; 2], message: &Message) {
+    pub(super) fn control_any(&mut self, index: PeerIndex, words: [u64; 2], message: &FlagMessage) {
         let mut bytes = [0; LONGEST];
         let n = message.pack(&mut bytes);
         self.control(index, wire::ANY, words, &bytes[..n]);
@@ -94,7 +94,7 @@ impl Inner {
 
     fn disable_everywhere(&mut self, entry: &Entry) {
         for &peer in &entry.enabled {
-            self.control_any(peer, [0, 0], &Message::Disable { entry: entry.id });
+            self.control_any(peer, [0, 0], &FlagMessage::Disable { entry: entry.id });
         }
     }
 
@@ -102,7 +102,7 @@ impl Inner {
     fn disable_at(&mut self, id: u64, peer: PeerIndex) {
         if let Some(entry) = self.engine.any_entry(id) {
             entry.drop_peer(peer);
-            self.control_any(peer, [0, 0], &Message::Disable { entry: id });
+            self.control_any(peer, [0, 0], &FlagMessage::Disable { entry: id });
         }
     }
 
@@ -172,13 +172,17 @@ impl Inner {
             entry.raised.retain(|raised| raised.peer != index);
         }
         self.engine.counters.any_asked += 1;
-        self.control_any(index, [0, 0], &Message::Ask { entry, receive: key.to_wire(), target });
+        self.control_any(
+            index,
+            [0, 0],
+            &FlagMessage::Ask { entry, receive: key.to_wire(), target },
+        );
         true
     }
 }
 
 impl Engine {
-    pub(super) fn any_table(&mut self) -> &mut Table {
+    pub(super) fn any_table(&mut self) -> &mut FlagTable {
         self.protocols.kept.of_mut()
     }
 
@@ -209,7 +213,7 @@ impl Engine {
 
     /// The first posted receive that fits the message of a flag.
     fn first_for(&mut self, space: u32, raised: &Raised) -> First {
-        let (table, requests) = (self.protocols.kept.of_mut::<Table>(), &self.requests);
+        let (table, requests) = (self.protocols.kept.of_mut::<FlagTable>(), &self.requests);
         let Some(posted) = table.posted.get_mut(&space) else { return First::None };
         posted.retain(|&(_, key)| is_posted(requests.get(key)));
         let fits = |(want, _): &&(Want, Key)| want.fits(raised.source, raised.tag);

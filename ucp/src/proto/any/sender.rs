@@ -3,7 +3,7 @@
 use bowline_base::slab::Key;
 use bowline_uct::{PeerFailure, PostError};
 
-use super::Message;
+use super::FlagMessage;
 use super::held::{ENTRIES, Enabled, Flags, Held};
 use crate::engine::Inner;
 use crate::matching::Envelope;
@@ -29,22 +29,24 @@ impl Inner {
                 continue;
             }
             match message {
-                Message::Enable { entry, mask, least } => {
+                FlagMessage::Enable { entry, mask, least } => {
                     let Envelope { space, tag, .. } = envelope;
                     let raised = None;
                     self.note_enabled(index, Enabled { entry, space, tag, mask, least, raised });
                 }
-                Message::Disable { entry } => {
+                FlagMessage::Disable { entry } => {
                     if let Some(flags) = self.flags_of(index) {
                         flags.disable(entry);
                         self.engine.peers[index as usize].recompute_short_limit();
                         self.let_go(index);
                     }
                 }
-                Message::Ask { entry, receive, target } => {
+                FlagMessage::Ask { entry, receive, target } => {
                     self.answer(index, entry, receive, target)
                 }
-                Message::Flag { .. } | Message::Nothing { .. } | Message::Written { .. } => {}
+                FlagMessage::Flag { .. }
+                | FlagMessage::Nothing { .. }
+                | FlagMessage::Written { .. } => {}
             }
         }
     }
@@ -107,14 +109,14 @@ impl Inner {
         };
         if enabled.raised.replace(envelope.tag) != Some(envelope.tag) {
             let [first, second, _] = wire::tagged(&envelope, 0);
-            self.control_any(index, [first, second], &Message::Flag { entry });
+            self.control_any(index, [first, second], &FlagMessage::Flag { entry });
         }
     }
 
     /// A receiver lends a receive to the first send of an entry, and has its answer (rule 4).
     fn answer(&mut self, index: PeerIndex, entry: u64, receive: u64, target: TargetBuffer) {
         if !self.write_held(index, entry, receive, target) {
-            self.control_any(index, [0, 0], &Message::Nothing { receive });
+            self.control_any(index, [0, 0], &FlagMessage::Nothing { receive });
         }
         self.let_go(index);
         self.raise(index, entry);
@@ -191,7 +193,7 @@ impl Inner {
             Writing::UnderWay => return Err(PostError::NoResource),
             Writing::Whole => {
                 let mut bytes = [0; LONGEST];
-                let n = Message::Written { receive, length }.pack(&mut bytes);
+                let n = FlagMessage::Written { receive, length }.pack(&mut bytes);
                 let [first, second, _] = wire::tagged(&envelope, 0);
                 let peer = &mut self.engine.peers[index as usize];
                 let (lane, number) = (&mut *self.lanes[peer.lane as usize].iface, peer.tx_sequence);
@@ -203,7 +205,7 @@ impl Inner {
             Writing::Refused => {
                 // Nothing of it is under way any more: the receive goes back, and the message goes as ever.
                 self.take_back_written(index, key, length);
-                self.control_any(index, [0, 0], &Message::Nothing { receive });
+                self.control_any(index, [0, 0], &FlagMessage::Nothing { receive });
                 set_first_written(&mut self.engine.peers[index as usize], Writing::GivenUp);
                 return self.post_given_up(index, key);
             }

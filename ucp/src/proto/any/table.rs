@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bowline_base::slab::Key;
 
-use super::Message;
+use super::FlagMessage;
 use super::held::ENTRIES;
 use crate::engine::life::Keeps;
 use crate::matching::{Envelope, Want};
@@ -38,16 +38,16 @@ pub(super) struct Entry {
 
 /// The table, and what is kept beside it.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct FlagTable {
     /// Oldest first.
     pub(super) entries: VecDeque<Entry>,
     next: u64,
     pub(super) posted: HashMap<u32, Posted>,
     /// What receivers have said to this worker as a sender, in its order.
-    pub(super) asked: VecDeque<(PeerIndex, Envelope, Message)>,
+    pub(super) asked: VecDeque<(PeerIndex, Envelope, FlagMessage)>,
 }
 
-impl Keeps for Table {
+impl Keeps for FlagTable {
     fn peers(&self, _: &dyn Fn(PeerIndex) -> bool) -> Vec<PeerIndex> {
         self.asked.iter().map(|&(peer, ..)| peer).collect()
     }
@@ -80,7 +80,7 @@ impl Entry {
     }
 }
 
-impl Table {
+impl FlagTable {
     /// The entry for receives of a tag in a space, and the one that was given up for it.
     pub(super) fn entry(&mut self, space: u32, tag: u64, mask: u64) -> (&mut Entry, Option<Entry>) {
         let same = |one: &Entry| (one.space, one.tag, one.mask) == (space, tag, mask);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_full_table_gives_its_oldest_entry_up() {
-        let mut table = Table::default();
+        let mut table = FlagTable::default();
         for tag in 0..ENTRIES as u64 {
             let (entry, evicted) = table.entry(1, tag, u64::MAX);
             assert_eq!((entry.id, evicted.is_some()), (tag, false));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn flags_are_raised_once_by_those_who_were_asked() {
-        let mut table = Table::default();
+        let mut table = FlagTable::default();
         let (entry, _) = table.entry(1, 5, u64::MAX);
         entry.enabled = vec![0, 1];
         assert!(table.raise(0, raised(1)) && table.raise(0, raised(0)));

@@ -6,7 +6,7 @@ use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
 use bowline_uct::{Caps, PeerFailure};
 
-use super::{Message, RTR};
+use super::{RTR, RtrMessage};
 use crate::action::Action;
 use crate::address::READY;
 use crate::engine::life::Keeps;
@@ -87,11 +87,11 @@ impl Announcer {
     }
 }
 
-/// What is in the way of a receive.
-enum Verdict {
-    /// Nothing: so many of its sub-list are announced in front of it.
-    Free(u32),
-    /// Something that will leave.
+/// Whether a receive can be announced.
+enum Announceable {
+    /// Now; so many of its sub-list are announced in front of it.
+    Now(u32),
+    /// When something that is in its way has left.
     Later,
     Never,
 }
@@ -124,11 +124,11 @@ impl Inner {
     fn announce_or_wait(&mut self, candidate: Candidate) {
         let Some(peer) = self.announces_to(&candidate) else { return };
         match self.engine.in_the_way(&candidate, peer) {
-            Verdict::Free(ahead) => self.announce(&candidate, peer, ahead),
-            Verdict::Later if self.engine.announcer().waiting.len() < WAITING => {
+            Announceable::Now(ahead) => self.announce(&candidate, peer, ahead),
+            Announceable::Later if self.engine.announcer().waiting.len() < WAITING => {
                 self.engine.announcer().waiting.push_back(candidate);
             }
-            Verdict::Later | Verdict::Never => {}
+            Announceable::Later | Announceable::Never => {}
         }
     }
 
@@ -191,7 +191,7 @@ impl Inner {
         self.engine.announcer().out += 1;
         self.engine.counters.rtr += 1;
         let (source, _, tag, mask) = candidate.name;
-        let message = Message::Rtr {
+        let message = RtrMessage::Rtr {
             receive: candidate.key.to_wire(),
             seen: self.engine.peers[index as usize].rx_sequence,
             ahead,
@@ -206,14 +206,14 @@ impl Inner {
     /// Asks the peer of an announced receive to forget it.
     pub(super) fn withdraw_announced(&mut self, key: Key) {
         let Some(announced) = announced_mut(&mut self.engine.requests, key) else { return };
-        let (peer, message) = (announced.peer, Message::Withdraw { receive: key.to_wire() });
+        let (peer, message) = (announced.peer, RtrMessage::Withdraw { receive: key.to_wire() });
         self.control(peer, wire::RTR, [0, 0], &message.pack());
     }
 
     /// Reports to peers that nothing will be written any more to receives that they wanted back.
     pub(super) fn confirm_forgotten(&mut self) {
         for (peer, receive) in std::mem::take(&mut self.engine.announcer().forgotten) {
-            let message = Message::Withdrawn { receive }.pack();
+            let message = RtrMessage::Withdrawn { receive }.pack();
             if self.engine.peers[peer as usize].watches.check() && self.report_all(peer).is_err() {
                 // Behind what is still to be reported (rule 4): a lane that is full notifies when it is not.
                 let known = &mut self.engine.peers[peer as usize];
@@ -233,13 +233,13 @@ impl Engine {
     }
 
     /// Rule 1.
-    fn in_the_way(&mut self, candidate: &Candidate, peer: PeerIndex) -> Verdict {
+    fn in_the_way(&mut self, candidate: &Candidate, peer: PeerIndex) -> Announceable {
         let Candidate { space, name, number, key } = *candidate;
         let requests = &self.requests;
         let announcer = self.protocols.kept.of_mut::<Announcer>();
         let out = announcer.out;
         let Some(lists) = announcer.spaces.get_mut(&space) else {
-            return Verdict::Never;
+            return Announceable::Never;
         };
         if lists.len() > LISTS {
             lists.retain(|_, list| {
@@ -247,11 +247,11 @@ impl Engine {
                 !list.is_empty()
             });
             if lists.len() > LISTS {
-                return Verdict::Never;
+                return Announceable::Never;
             }
         }
         if out >= ANNOUNCED {
-            return Verdict::Later;
+            return Announceable::Later;
         }
         for (other, list) in lists.iter_mut() {
             while list.front().is_some_and(|&(_, key)| !is_posted(requests.get(key))) {
@@ -259,19 +259,19 @@ impl Engine {
             }
             let older = list.front().is_some_and(|&(first, _)| first < number);
             if *other != name && older && overlap(other, &name) {
-                return Verdict::Later;
+                return Announceable::Later;
             }
         }
-        let Some(list) = lists.get_mut(&name) else { return Verdict::Never };
+        let Some(list) = lists.get_mut(&name) else { return Announceable::Never };
         list.retain(|&(_, key)| is_posted(requests.get(key)));
         let mut ahead = 0;
         for &(_, other) in list.iter().take_while(|&&(_, other)| other != key) {
             match requests.get(other).and_then(announced) {
                 Some(a) if a.is_with(peer, &RTR) && a.stage == AnnouncedStage::Posted => ahead += 1,
-                _ => return Verdict::Later,
+                _ => return Announceable::Later,
             }
         }
-        Verdict::Free(ahead)
+        Announceable::Now(ahead)
     }
 
     /// An ordinary message has met a receive. One that was announced is so no more (rule 3).

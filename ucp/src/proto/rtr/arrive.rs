@@ -6,7 +6,7 @@ use bowline_base::view::View;
 use bowline_uct::{AmHeader, PeerFailure};
 
 use super::message::LONGEST;
-use super::{Message, RTR};
+use super::{RTR, RtrMessage};
 use crate::action::Action;
 use crate::engine::Engine;
 use crate::engine::life::Keeps as _;
@@ -32,21 +32,21 @@ impl Engine {
             return None;
         }
         let n = payload.copy_out(&mut bytes);
-        let message = Message::parse(&bytes[..n])?;
+        let message = RtrMessage::parse(&bytes[..n])?;
         let envelope = wire::envelope(header);
         match message {
-            Message::Rtr { .. } => self.announced(peer, &envelope, message),
-            Message::Withdraw { receive } => {
+            RtrMessage::Rtr { .. } => self.announced(peer, &envelope, message),
+            RtrMessage::Withdraw { receive } => {
                 self.withdraw(peer, receive);
                 Some(())
             }
-            Message::Taken { receive, request, length } => {
+            RtrMessage::Taken { receive, request, length } => {
                 self.taken_by(peer, &envelope, Key::from_wire(receive), request, length)
             }
-            Message::Written { receive, length } => {
+            RtrMessage::Written { receive, length } => {
                 self.written_by(peer, &envelope, Key::from_wire(receive), length)
             }
-            Message::Withdrawn { receive } => self.given_back(peer, Key::from_wire(receive)),
+            RtrMessage::Withdrawn { receive } => self.given_back(peer, Key::from_wire(receive)),
         }
     }
 

@@ -9,7 +9,7 @@ pub(super) const LONGEST: usize = 32 + TargetBuffer::FIXED + MAX_RKEY;
 /// The payload: a kind, u64, and what belongs to it, in words of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "one lives on the stack of a call, and none is kept")]
-pub(crate) enum Message {
+pub(crate) enum RtrMessage {
     /// A receive waits. The words' tag is the one that it wants.
     Rtr {
         receive: u64,
@@ -46,7 +46,7 @@ fn word(bytes: &[u8], index: usize) -> Option<u64> {
     Some(u64::from_le_bytes(at.try_into().ok()?))
 }
 
-impl Message {
+impl RtrMessage {
     /// The bytes.
     pub(crate) fn pack(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(LONGEST);
@@ -106,21 +106,21 @@ mod tests {
     fn golden_bytes() {
         let rkey = WireKey::of(&[0xee]).unwrap();
         let target = TargetBuffer { address: 6, wanted: 7, rkey };
-        let rtr = Message::Rtr { receive: 2, seen: 3, ahead: 4, mask: 5, target };
+        let rtr = RtrMessage::Rtr { receive: 2, seen: 3, ahead: 4, mask: 5, target };
         let mut golden = vec![0; 49];
         (golden[0], golden[8], golden[16], golden[20], golden[24]) = (1, 2, 3, 4, 5);
         (golden[32], golden[40], golden[48]) = (6, 7, 0xee);
         assert_eq!(rtr.pack(), golden);
-        let taken = Message::Taken { receive: 3, request: 4, length: 5 };
+        let taken = RtrMessage::Taken { receive: 3, request: 4, length: 5 };
         let mut golden = vec![0; 32];
         (golden[0], golden[8], golden[16], golden[24]) = (2, 3, 4, 5);
         assert_eq!(taken.pack(), golden);
-        let written = Message::Written { receive: 3, length: 4 };
+        let written = RtrMessage::Written { receive: 3, length: 4 };
         let mut golden = vec![0; 24];
         (golden[0], golden[8], golden[16]) = (5, 3, 4);
         assert_eq!(written.pack(), golden);
         for (kind, message) in
-            [(3, Message::Withdraw { receive: 9 }), (4, Message::Withdrawn { receive: 9 })]
+            [(3, RtrMessage::Withdraw { receive: 9 }), (4, RtrMessage::Withdrawn { receive: 9 })]
         {
             let mut golden = vec![0; 16];
             (golden[0], golden[8]) = (kind, 9);
@@ -137,7 +137,7 @@ mod tests {
             if bytes.len() >= 8 {
                 bytes[..8].copy_from_slice(&u64::from(kind).to_le_bytes());
             }
-            if let Some(message) = Message::parse(&bytes) {
+            if let Some(message) = RtrMessage::parse(&bytes) {
                 prop_assert_eq!(message.pack(), bytes);
             }
         }

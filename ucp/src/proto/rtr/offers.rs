@@ -3,7 +3,7 @@
 use bowline_base::slab::Key;
 use bowline_uct::PostError;
 
-use super::{Message, RTR};
+use super::{RTR, RtrMessage};
 use crate::action::Action;
 use crate::address::WRITTEN;
 use crate::engine::{Engine, Inner};
@@ -12,7 +12,7 @@ use crate::pack;
 use crate::peer::{PeerIndex, PeerState};
 use crate::post::{self, Post};
 use crate::proto::peer_offers::{
-    OFFERS, Offers, PeerOffer, Unreported, Want, Writing, pop_first_written,
+    AnnouncedWant, OFFERS, Offers, PeerOffer, Unreported, Writing, pop_first_written,
 };
 use crate::proto::put::{Put, putting};
 use crate::request::{Send, SendKind, SendPhase, send_of};
@@ -146,8 +146,8 @@ impl Inner {
             let at_once = state == Writing::Whole && peer.address.features & WRITTEN != 0;
             if lives {
                 let message = match at_once {
-                    true => Message::Written { receive, length },
-                    false => Message::Taken { receive, request: key.to_wire(), length },
+                    true => RtrMessage::Written { receive, length },
+                    false => RtrMessage::Taken { receive, request: key.to_wire(), length },
                 };
                 let ([first, second, _], number) = (wire::tagged(&envelope, 0), peer.tx_sequence);
                 let lane = &mut *self.lanes[peer.lane as usize].iface;
@@ -209,11 +209,11 @@ impl Engine {
         &mut self,
         index: PeerIndex,
         envelope: &Envelope,
-        message: Message,
+        message: RtrMessage,
     ) -> Option<()> {
-        let Message::Rtr { receive, seen, ahead, mask, target } = message else { return None };
+        let RtrMessage::Rtr { receive, seen, ahead, mask, target } = message else { return None };
         let Envelope { space, source, tag } = *envelope;
-        let want = Want { space, source, tag, mask };
+        let want = AnnouncedWant { space, source, tag, mask };
         let peer = &mut self.peers[index as usize];
         let next = peer.tx_sequence;
         if next.wrapping_sub(seen) > u32::MAX / 2 {

@@ -1,4 +1,5 @@
-//! The documents name files that exist: relative links, and paths of the tree in backticks.
+//! The documents name files that exist: relative links, and paths of the tree in backticks. And the map of the code names the
+//! modules that it has to.
 
 use std::collections::HashSet;
 
@@ -7,6 +8,12 @@ use crate::workspace::TextFile;
 
 /// Kinds of files whose names in backticks are taken for paths of the tree.
 const KINDS: &[&str] = &[".rs", ".md", ".toml", ".json", ".c", ".h", ".sh", ".txt"];
+
+/// The map of the code.
+const MAP: &str = "ARCHITECTURE.md";
+
+/// The directory whose modules have a place in the map each.
+const MAPPED: &str = "ucp/src/";
 
 /// Checks every document.
 pub(super) fn check(files: &[TextFile], findings: &mut Vec<Finding>) {
@@ -19,6 +26,7 @@ pub(super) fn check(files: &[TextFile], findings: &mut Vec<Finding>) {
             path = directory;
         }
     }
+    check_map(files, findings);
     for file in files.iter().filter(|file| file.path.ends_with(".md")) {
         for (index, line) in file.text.lines().enumerate() {
             for target in links(line) {
@@ -33,6 +41,21 @@ pub(super) fn check(files: &[TextFile], findings: &mut Vec<Finding>) {
                     findings.push(Finding::error(&file.path, index, message));
                 }
             }
+        }
+    }
+}
+
+/// Finds modules that the map does not name.
+fn check_map(files: &[TextFile], findings: &mut Vec<Finding>) {
+    let Some(map) = files.iter().find(|file| file.path == MAP) else { return };
+    for file in files {
+        let module = file.path.strip_prefix(MAPPED).and_then(|rest| rest.strip_suffix(".rs"));
+        if module.is_none_or(|module| module.contains('/') || module == "lib") {
+            continue;
+        }
+        if !map.text.contains(&format!("`{}`", file.path)) {
+            let message = format!("{MAP} does not say what this module has");
+            findings.push(Finding::error(&file.path, 0, message));
         }
     }
 }
@@ -110,5 +133,22 @@ mod tests {
             lines("A.md", "`sorted.txt` `a b/c.rs` `target/x.txt` `foo/tests.rs` `./program`"),
             NONE
         );
+    }
+
+    #[test]
+    fn the_map_names_every_module_of_the_mapped_directory() {
+        let file = |path: &str, text: &str| TextFile { path: path.into(), text: text.into() };
+        let found = |map: &str| {
+            let modules = ["a.rs", "b.rs", "b/c.rs", "lib.rs"];
+            let mut files: Vec<_> =
+                modules.iter().map(|name| file(&format!("ucp/src/{name}"), "")).collect();
+            files.push(file("uct/src/d.rs", ""));
+            files.push(file(MAP, map));
+            let mut findings = Vec::new();
+            check(&files, &mut findings);
+            findings.into_iter().map(|finding| finding.path).collect::<Vec<_>>()
+        };
+        assert!(found("`ucp/src/a.rs`, `ucp/src/b.rs`").is_empty());
+        assert_eq!(found("`ucp/src/a.rs`, `ucp/src/b/c.rs`"), ["ucp/src/b.rs"]);
     }
 }

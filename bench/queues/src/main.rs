@@ -9,6 +9,7 @@ mod matching;
 mod plot;
 mod receive;
 mod table;
+mod within;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -81,6 +82,7 @@ fn tables() -> Vec<Named> {
         receive::processes::TABLES,
         receive::network::TABLES,
         receive::lanes::TABLES,
+        within::TABLES,
     ]
     .concat()
 }

@@ -232,6 +232,13 @@ impl Engine {
             false => (traffic.kind, false),
         };
         let obeyed = Traffic { kind, ..traffic };
+        if took.is_none() && obeyed == traffic && !changed {
+            // What was not timed changes no choice, so that its receive does not wait for the rest.
+            if let Some(choice) = selection.choice_mut(traffic, bytes) {
+                choice.pass(means, bytes);
+            }
+            return;
+        }
         let Some(at) = choice_index(obeyed, bytes) else { return };
         let settled = selection.choice(obeyed, bytes).and_then(Choice::settled);
         let Some(choice) = selection.choice_mut(traffic, bytes) else { return };

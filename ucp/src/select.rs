@@ -11,8 +11,8 @@
 //!              a message came by the best           the budget pays for a trial, or
 //!              means: its price moves               another means is known to be cheaper
 //!   Settled ──────────────────────────────► Settled ────────────────────────────────────► Trial(means)
-//!      ▲                                                                                     │ TRIAL messages by it:
-//!      └─────────────────────────────────────────────────────────────────────────────────────┘ the cheaper one is best
+//!      ▲                                                                                     │ TRIAL messages by it, and CONFIRM more
+//!      └─────────────────────────────────────────────────────────────────────────────────────┘ where it looks cheaper: the cheaper one is best
 //!                            no message came by it for TRIAL_WAIT messages, or the budget is used up: it ends
 //! ```
 //! Rules. (1) *Regret*: every message pays a fiftieth of its time into a budget, and each message by the means tried last, or by another since that could not
@@ -23,8 +23,11 @@
 //! some 200 messages for each means, and 50 more for each time that a dear one takes longer than the best, all have had a trial.
 //! (2) The first message of a trial is not
 //! judged, unless it was the only one: it finds its memory in the wrong cache. Of the others the cheaper half counts, since disturbances only make
-//! messages longer. Of a window all count: several of its messages may end at once, where both sides copy whole ones, and what they took is in
-//! the time of the one before. (3) A means is replaced by one that is cheaper by a tenth, so that equals do not take turns. (4) The
+//! messages longer. Where times have a spread, that half lies under the mean of an equal means: it shows that a means is dear, but not that it is
+//! cheaper. So one that looks cheaper has CONFIRM messages more, whose mean counts, and a trial that has used up the budget before shows nothing cheaper.
+//! Of a window all count: several of its messages may end at once, where both sides copy whole ones, and what they took is in
+//! the time of the one before, so that they pay back what others of the trial were charged. (3) A means is replaced by one that is cheaper
+//! by a tenth, so that equals do not take turns. (4) The
 //! receiver decides, the sender obeys: SELECT says whether messages of a class are to come in pieces or as an offer. A
 //! message may always come otherwise (for want of credit, say): what counts is how it came.
 //!
@@ -43,12 +46,14 @@ mod results;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod trial;
 
 pub use meter::{FirstGuess, MeansEstimate, MeansReason};
 pub(crate) use meter::{LaneMeter, Measure, Meter, PieceTimes, Selection, choice_index, place};
 pub(crate) use results::{Judged, TrialResults};
 pub use traffic::MessageKind;
 pub(crate) use traffic::{CHOICES, Marks, PLACES, Recent, Traffic, class, shortest};
+use trial::{TRIAL, Trial};
 
 /// Classes of sizes: from 16 KB each up to twice as long, the last without an end.
 pub(crate) const CLASSES: usize = 9;
@@ -65,8 +70,6 @@ pub(crate) const EAGER: u8 = 0;
 
 /// Messages after which the price of the means in use says what others have found out at such a price.
 const SETTLES: u32 = 8;
-/// Messages of a trial.
-const TRIAL: u8 = 4;
 /// Messages without one by the means that is tried, after which the trial is left.
 const TRIAL_WAIT: u8 = 64;
 /// The part of the time that trials may take.
@@ -111,14 +114,7 @@ pub(crate) struct Estimate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Settled,
-    Trial {
-        means: u8,
-        /// Prices of its messages.
-        prices: [u32; TRIAL as usize],
-        seen: u8,
-        /// Messages of the class since its last one.
-        waited: u8,
-    },
+    Trial(Trial),
 }
 
 /// The choice among the means of one class.
@@ -175,7 +171,7 @@ impl Choice {
     pub(crate) fn pass(&mut self, means: u8, bytes: u64) {
         let price = self.estimates[usize::from(means)].price;
         self.count(means);
-        self.charge(means, bytes, taken_at(price, bytes));
+        self.charge(means, bytes, taken_at(price, bytes), false);
     }
 
     /// A message has come by `means`.
@@ -195,20 +191,27 @@ impl Choice {
     }
 
     /// What a message pays, and takes (rule 1).
-    fn charge(&mut self, means: u8, bytes: u64, nanoseconds: u64) {
+    fn charge(&mut self, means: u8, bytes: u64, nanoseconds: u64, window: bool) {
         let paid = i64::try_from(nanoseconds / SHARE).unwrap_or(i64::MAX);
         self.budget = self.budget.saturating_add(paid);
         if self.is_charged(means) {
             let usual = taken_at(self.estimates[usize::from(self.best)].price, bytes);
             let excess = i64::try_from(nanoseconds.saturating_sub(usual)).unwrap_or(i64::MAX);
             self.budget = self.budget.saturating_sub(excess);
+            if let State::Trial(trial) = &mut self.state {
+                // What others of its window took less was in the time of the one before.
+                let less = i64::try_from(usual.saturating_sub(nanoseconds)).unwrap_or(i64::MAX);
+                let back = if window { less.min(trial.charged) } else { 0 };
+                self.budget = self.budget.saturating_add(back);
+                trial.charged = trial.charged.saturating_add(excess) - back;
+            }
         }
     }
 
     /// The means that the next message is to come by, if it can; `None` where static costs are to say.
     pub(crate) fn wanted(&self) -> Option<u8> {
         match self.state {
-            State::Trial { means, .. } => Some(means),
+            State::Trial(trial) => Some(trial.means),
             State::Settled => self.compared.then_some(self.best),
         }
     }
@@ -250,22 +253,21 @@ impl Choice {
         if means == self.best {
             self.move_price(means, price);
         }
-        self.charge(means, bytes, nanoseconds);
+        self.charge(means, bytes, nanoseconds, window);
         match &mut self.state {
-            State::Trial { means: tried, prices, seen, waited } => {
-                if *tried == means {
-                    (prices[usize::from(*seen)], *waited) = (price, 0);
-                    *seen += 1;
-                    if *seen == TRIAL || self.budget < 0 {
-                        let (prices, seen) = (*prices, usize::from(*seen));
-                        return Some(self.judge(means, prices, seen, window));
-                    }
-                } else {
-                    *waited += 1;
-                    if *waited >= TRIAL_WAIT || self.budget < 0 {
-                        self.vain = *tried;
-                        self.state = State::Settled;
-                    }
+            State::Trial(trial) if trial.means == means => {
+                let best = self.estimates[usize::from(self.best)].price;
+                trial.add(price, best);
+                if self.budget < 0 || trial.is_decided(window, best) {
+                    let trial = *trial;
+                    return Some(self.judge(trial, window));
+                }
+            }
+            State::Trial(trial) => {
+                trial.waited += 1;
+                if trial.waited >= TRIAL_WAIT || self.budget < 0 {
+                    self.vain = trial.means;
+                    self.state = State::Settled;
                 }
             }
             State::Settled => self.consider(able, bytes, guess, better),
@@ -310,9 +312,9 @@ impl Choice {
         }
         self.budget = self.budget.saturating_sub(i64::try_from(excess).unwrap_or(i64::MAX));
         match self.state {
-            State::Trial { means, prices, seen, .. } if self.budget < 0 => {
+            State::Trial(trial) if self.budget < 0 => {
                 self.state = State::Settled;
-                (seen > 0).then(|| self.judge(means, prices, usize::from(seen), window))
+                (trial.seen > 0).then(|| self.judge(trial, window))
             }
             _ => None,
         }
@@ -336,26 +338,12 @@ impl Choice {
         *known = u32::try_from(moved).unwrap_or(u32::MAX).max(1);
     }
 
-    /// A trial has ended with so many messages (rules 2 and 3).
-    fn judge(
-        &mut self,
-        means: u8,
-        mut prices: [u32; TRIAL as usize],
-        seen: usize,
-        window: bool,
-    ) -> Judged {
-        let judged = if window {
-            &prices[..seen]
-        } else {
-            let judged = &mut prices[usize::from(seen > 1)..seen];
-            judged.sort_unstable();
-            &judged[..judged.len().div_ceil(2)]
-        };
-        let sum: u64 = judged.iter().map(|&price| u64::from(price)).sum();
-        let price = u32::try_from(sum / judged.len() as u64).unwrap_or(u32::MAX);
+    /// A trial has ended (rules 2 and 3).
+    fn judge(&mut self, trial: Trial, window: bool) -> Judged {
+        let (means, price) = (trial.means, trial.price(window));
         self.estimates[usize::from(means)].price = price;
         let best = self.estimates[usize::from(self.best)].price;
-        let won = u64::from(price) * 10 < u64::from(best) * 9;
+        let won = trial.is_whole() && cheaper(price, best);
         let judged = Judged { of: self.best, price: best, tried: means, won };
         if won {
             self.best = means;
@@ -387,7 +375,7 @@ impl Choice {
         if means != self.vain {
             self.vain = u8::MAX;
         }
-        self.state = State::Trial { means, prices: [0; TRIAL as usize], seen: 0, waited: 0 };
+        self.state = State::Trial(Trial::of(means));
     }
 
     /// The means that is tried next, and nanoseconds that its trial is expected to cost.
@@ -408,7 +396,7 @@ impl Choice {
         if self.best == means {
             return if self.compared { MeansReason::Cheapest } else { MeansReason::Predicted };
         }
-        if matches!(self.state, State::Trial { means: tried, .. } if tried == means) {
+        if matches!(self.state, State::Trial(trial) if trial.means == means) {
             return MeansReason::OnTrial;
         }
         let next = self.settled().and_then(|_| self.next_trial(able, bytes, guess));
@@ -420,6 +408,11 @@ impl Choice {
         let left = u64::try_from(cost.saturating_sub(self.budget)).unwrap_or(0).div_ceil(pays);
         MeansReason::TriedIn(u32::try_from(left).unwrap_or(u32::MAX))
     }
+}
+
+/// Whether a means that costs `price` is to replace one that costs `best` (rule 3).
+fn cheaper(price: u32, best: u32) -> bool {
+    u64::from(price) * 10 < u64::from(best) * 9
 }
 
 /// How much dearer than the best means one is expected to be that was never tried: as much as predicted, but no more than

@@ -6,6 +6,7 @@ use bowline_base::view::View;
 use bowline_uct::{AmHeader, Arrival, PeerFailure, Verdict};
 
 use super::Engine;
+use super::life::Holder;
 use crate::action::Action;
 use crate::address::WorkerAddress;
 use crate::error::OpError;
@@ -56,7 +57,7 @@ impl Engine {
                 self.verdict(space, arrival.payload.len())
             }
             None => {
-                self.keep(peer, &envelope, arrival.payload, 0);
+                self.keep(peer, &envelope, arrival.payload, 0, None);
                 Verdict::Consumed
             }
         }
@@ -117,43 +118,52 @@ impl Engine {
             return;
         }
         self.counters.matched -= 1;
-        if !self.note_match(key) {
+        if let Err(holder) = self.note_match(key) {
             // The credit of its payload was given back when it was met.
-            self.keep(NO_PEER, &wire::envelope(header), payload, 0);
+            self.keep(NO_PEER, &wire::envelope(header), payload, 0, Some(holder));
         } else if matches!(self.requests.get(key), Some(Request { body: Body::Receive(_), .. })) {
             self.deliver(key, header, payload);
         }
     }
 
-    /// A message has met a receive where receives are watched. Whether it goes on to that; else the protocol of the
-    /// receive has the next message that is kept.
+    /// A message has met a receive where receives are watched, and goes on to that.
+    ///
+    /// # Errors
+    /// When a protocol wants it to be kept, which then holds the receive.
     #[cold]
-    fn note_match(&mut self, key: Key) -> bool {
+    fn note_match(&mut self, key: Key) -> Result<(), Holder> {
         for at in 0..self.protocols.lives.len() {
             let life = self.protocols.lives[at];
             if !life.on_met(self, key) {
-                self.protocols.met = Some((key, life));
-                return false;
+                return Err(Holder { receive: key, life });
             }
         }
+        let body = self.requests.get(key).map(|request| &request.body);
+        debug_assert!(!matches!(body, Some(Body::Expecting(_))), "a met receive is an ordinary one");
         if let Some(Request { body: Body::Receive(receive), .. }) = self.requests.get_mut(key) {
             receive.item = ItemId::NONE;
         }
-        true
+        Ok(())
     }
 
     /// The same of a message that is here already, which the receive is given, or its protocol.
     #[cold]
     pub(crate) fn match_kept(&mut self, key: Key, message: Key) {
-        if self.note_match(key) {
-            self.hand_over(key, message);
-        } else if let Some((key, life)) = self.protocols.met.take() {
-            life.on_kept(self, key, message);
+        match self.note_match(key) {
+            Ok(()) => self.hand_over(key, message),
+            Err(Holder { receive, life }) => life.on_kept(self, receive, message),
         }
     }
 
-    /// Keeps a message that no receive waits for.
-    fn keep(&mut self, peer: PeerIndex, envelope: &Envelope, bytes: View<'_>, request: u64) {
+    /// Keeps a message that no receive waits for, or whose receive has a holder.
+    fn keep(
+        &mut self,
+        peer: PeerIndex,
+        envelope: &Envelope,
+        bytes: View<'_>,
+        request: u64,
+        holder: Option<Holder>,
+    ) {
         let payload = if bytes.len() <= INLINE {
             let mut inline = [0; INLINE];
             bytes.copy_out(&mut inline);
@@ -161,7 +171,7 @@ impl Engine {
         } else {
             Payload::Whole(bytes.to_vec())
         };
-        self.keep_as(peer, envelope, bytes.len() as u64, request, payload);
+        self.keep_as(peer, envelope, (bytes.len() as u64, request), payload, holder);
     }
 
     /// Keeps a message with what there is of its payload.
@@ -169,15 +179,15 @@ impl Engine {
         &mut self,
         peer: PeerIndex,
         envelope: &Envelope,
-        length: u64,
-        request: u64,
+        (length, request): (u64, u64),
         payload: Payload,
+        holder: Option<Holder>,
     ) -> Key {
         self.counters.unexpected += 1;
         let Envelope { space, source, tag } = *envelope;
         let message = Unexpected { space, source, tag, length, peer, request, payload };
         let key = self.add_entry(message);
-        if let Some((receive, life)) = self.protocols.met.take() {
+        if let Some(Holder { receive, life }) = holder {
             life.on_kept(self, receive, key);
         } else {
             let space = self.spaces.make(space);
@@ -187,15 +197,29 @@ impl Engine {
         key
     }
 
-    /// The posted receive for an envelope, if any, and if its protocol lets the message go there.
-    pub(super) fn posted(&mut self, envelope: &Envelope) -> Option<Key> {
+    /// The posted receive for an envelope.
+    ///
+    /// # Errors
+    /// When there is none, or one whose holder wants the message to be kept.
+    pub(super) fn posted(&mut self, envelope: &Envelope) -> Result<Key, Option<Holder>> {
         let Envelope { space, source, tag } = *envelope;
-        let posted = self.spaces.arrive(space, source, tag).map(Key::from_wire);
-        posted.filter(|&key| !self.watches_receives || self.note_match(key))
+        let key = self.spaces.arrive(space, source, tag).map(Key::from_wire).ok_or(None)?;
+        if self.watches_receives {
+            self.note_match(key).map_err(Some)?;
+        }
+        Ok(key)
     }
 
-    /// The dead member because of which no receive will ever be posted for an envelope.
-    pub(super) fn failed_collective_member(&mut self, envelope: &Envelope) -> Option<u32> {
+    /// The dead member because of which no receive will ever be posted for an envelope; none where it has met a receive,
+    /// which has left its matching engine and waits for the message.
+    pub(super) fn failed_collective_member(
+        &mut self,
+        envelope: &Envelope,
+        holder: Option<Holder>,
+    ) -> Option<u32> {
+        if holder.is_some() {
+            return None;
+        }
         self.spaces.get_mut(envelope.space).and_then(|space| space.failed_collective_member())
     }
 
@@ -321,18 +345,18 @@ impl Engine {
         let request = u64::from_le_bytes(request);
         let envelope = wire::envelope(header);
         match self.posted(&envelope) {
-            Some(key) => {
+            Ok(key) => {
                 self.taken(peer, data.len());
                 self.deliver(key, header, data);
                 self.actions.push(Action::Acknowledge { peer, request });
             }
-            None => match self.failed_collective_member(&envelope) {
+            Err(holder) => match self.failed_collective_member(&envelope, holder) {
                 Some(dead) => {
                     self.taken(peer, data.len());
                     let outcome = wire::refusal(Some(dead));
                     self.actions.push(Action::Refuse { peer, request, outcome });
                 }
-                None => self.keep(peer, &envelope, data, request),
+                None => self.keep(peer, &envelope, data, request, holder),
             },
         }
         Some(())
@@ -347,17 +371,17 @@ impl Engine {
         let rts = Rts::parse(&bytes[..n])?;
         let envelope = wire::envelope(header);
         match self.posted(&envelope) {
-            Some(key) => {
+            Ok(key) => {
                 self.begin_fetch(key, peer, &envelope, rts, Some(MessageKind::Tagged));
             }
-            None => match self.failed_collective_member(&envelope) {
+            Err(holder) => match self.failed_collective_member(&envelope, holder) {
                 Some(dead) => {
                     let (request, outcome) = (rts.request, wire::refusal(Some(dead)));
                     self.actions.push(Action::Refuse { peer, request, outcome });
                 }
                 None => {
                     let remote = Payload::Remote(Box::new(rts));
-                    self.keep_as(peer, &envelope, rts.length, 0, remote);
+                    self.keep_as(peer, &envelope, (rts.length, 0), remote, holder);
                 }
             },
         }

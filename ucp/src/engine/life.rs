@@ -136,8 +136,8 @@ pub(crate) trait Life: Sync {
         true
     }
 
-    /// Whether it watches the receives of a space, a collective one or not. It hears of those that are posted there, and of
-    /// what meets a receive, in any space.
+    /// Whether it watches the receives of a space, a collective one or not. It hears of those that are posted there, of
+    /// probes that find nothing, in any space, and of what meets a receive, as [`on_met`](Self::on_met) says.
     fn watches_receives(&self, _: &Options, _collective: bool) -> bool {
         false
     }
@@ -145,8 +145,10 @@ pub(crate) trait Life: Sync {
     /// A receive was posted in a space that is watched, by this protocol or another.
     fn on_receive(&self, _: &mut Inner, _: Key, _space: u32, _: &Want) {}
 
-    /// A message has met a receive, of this protocol or not, which has left its matching engine. `false`: the message may not
-    /// go to that yet, and is kept for it.
+    /// A message has met a receive, of this protocol or not and in any space, which has left its matching engine. `true`: the
+    /// message goes to the receive, which this protocol leaves an ordinary one ([`Body::Receive`](crate::request::Body::Receive)): else
+    /// the message would be lost. `false`: it may not go there yet, and is kept for the receive. Of what is delivered by the short path, a message in one
+    /// piece that meets an ordinary receive, no protocol hears.
     fn on_met(&self, _: &mut Engine, _: Key) -> bool {
         true
     }
@@ -264,6 +266,14 @@ impl Kept {
     }
 }
 
+/// A receive that a message has met which the receive's protocol wants to be kept. The code that keeps the message hands it to
+/// that protocol.
+#[derive(Clone, Copy)]
+pub(crate) struct Holder {
+    pub(crate) receive: Key,
+    pub(crate) life: &'static dyn Life,
+}
+
 /// Ids of active messages.
 const IDS: usize = 32;
 
@@ -279,8 +289,6 @@ pub(crate) struct Protocols {
     /// Whose those are that share an id. Few.
     numbered: Vec<(u32, &'static dyn Life)>,
     pub(crate) kept: Kept,
-    /// A receive that a message has met which its protocol wants to be kept: the next one that is.
-    pub(crate) met: Option<(Key, &'static dyn Life)>,
 }
 
 impl Protocols {

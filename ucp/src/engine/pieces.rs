@@ -53,7 +53,7 @@ impl Engine {
         let (first, data) = self.first_piece(peer, payload)?;
         let envelope = wire::envelope(header);
         let target = match self.posted(&envelope) {
-            Some(key) => {
+            Ok(key) => {
                 if first.request != 0 {
                     self.actions.push(Action::Acknowledge { peer, request: first.request });
                 }
@@ -64,7 +64,7 @@ impl Engine {
                 request.status.length = first.total;
                 Target::Receive(key)
             }
-            None => match self.failed_collective_member(&envelope) {
+            Err(holder) => match self.failed_collective_member(&envelope, holder) {
                 Some(dead) => {
                     if first.request != 0 {
                         let (request, outcome) = (first.request, wire::refusal(Some(dead)));
@@ -74,8 +74,8 @@ impl Engine {
                 }
                 None => {
                     let payload = Payload::Partial(Vec::new());
-                    let (total, request) = (first.total, first.request);
-                    Target::Unexpected(self.keep_as(peer, &envelope, total, request, payload))
+                    let what = (first.total, first.request);
+                    Target::Unexpected(self.keep_as(peer, &envelope, what, payload, holder))
                 }
             },
         };

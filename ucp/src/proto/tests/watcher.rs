@@ -260,6 +260,29 @@ fn a_receive_may_be_a_protocols_own_before_there_is_a_message() {
     seen(&workers[1], |seen| assert_eq!(seen.probes, 2));
 }
 
+/// A synchronous message is refused where a member of a collective space has died and no receive waits for it.
+#[test]
+fn what_is_kept_for_a_receive_is_not_refused_for_a_dead_member() {
+    let (network, workers, ep) = pair();
+    let received = post(&workers[1], OWN | WAITS);
+    {
+        let inner = &mut *workers[1].inner.borrow_mut();
+        let space = inner.engine.spaces.get_mut(0).expect("it is open");
+        space.options.collective = true;
+        space.dead.push(crate::space::Lost { rank: 5, how: PeerFailure::Died });
+    }
+    let buffer = SendBuf::owned(vec![4; 100]);
+    let envelope = Envelope { tag: OWN | WAITS, ..ENVELOPE };
+    let sent = workers[0].send(ep, envelope, buffer, SendMode::Synchronous);
+    let Ok(Sent::Pending(sent)) = sent else { panic!("it is matched later") };
+    while !workers[0].is_complete(sent) {
+        step(&network, &workers);
+    }
+    assert_eq!(workers[0].wait(sent).outcome, Ok(()));
+    let (status, bytes) = workers[1].take_with_buffer(received).expect("it is complete");
+    assert_eq!((status.outcome, bytes), (Ok(()), Some(vec![4; 100])));
+}
+
 #[test]
 fn such_a_receive_is_cancelled_and_fails_by_its_protocol() {
     let (network, workers, ep) = pair();

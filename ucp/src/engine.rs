@@ -107,8 +107,7 @@ impl Engine {
         actions: usize,
         protocols: Protocols,
     ) -> Self {
-        let watches_receives = protocols.watch_receives(&options, false);
-        Self {
+        let mut engine = Self {
             peers: Vec::new(),
             by_uid: HashMap::new(),
             sources: vec![Vec::new(); lanes],
@@ -119,7 +118,7 @@ impl Engine {
             actions: Actions::with_capacity(actions),
             one_sided: VecDeque::new(),
             emulation: Emulation::default(),
-            protocols,
+            protocols: Protocols::default(),
             meter: Meter::default(),
             streams: Streams::default(),
             am_waiting: HashSet::new(),
@@ -136,12 +135,21 @@ impl Engine {
             budget: options.budget,
             envelope_bytes: 0,
             overrun: false,
-            watches_receives,
+            watches_receives: false,
             job,
             dead: Vec::new(),
             async_state: AsyncState::NONE,
             places: Places::default(),
-        }
+        };
+        engine.set_protocols(protocols);
+        engine
+    }
+
+    /// Messages travel by these protocols from now on.
+    pub(crate) fn set_protocols(&mut self, protocols: Protocols) {
+        let watched = |&collective: &bool| protocols.watch_receives(&self.options, collective);
+        self.watches_receives = [false, true].iter().any(watched);
+        self.protocols = protocols;
     }
 
     /// Whose messages come from `source` on `lane`.

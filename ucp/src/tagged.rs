@@ -101,9 +101,11 @@ impl Inner {
         if let Some(lost) = space.failed_member_for(spec.source) {
             return Err(lost.error());
         }
+        let collective = space.options.collective;
         let (key, item) = request::begin_receive(&mut engine.requests, buffer, spec.space);
         *item = space.engine.post(want, key.to_wire());
-        if engine.watches_receives {
+        // In a space that nobody watches, receives are checked for members that have died.
+        if engine.protocols.watch_receives(&engine.options, collective) {
             for at in 0..self.engine.protocols.lives.len() {
                 self.engine.protocols.lives[at].on_receive(self, key, spec.space, &want);
             }

@@ -183,9 +183,10 @@ fn pair_of(settings: &[(&str, &str)], add: impl Fn(&mut Protocols)) -> (Network,
 fn register(inner: &mut Inner, add: impl Fn(&mut Protocols)) {
     let engine = &mut inner.engine;
     let before = std::mem::take(&mut engine.protocols);
-    add(&mut engine.protocols);
-    engine.protocols.add_all(before);
-    engine.watches_receives = engine.protocols.watch_receives(&engine.options, false);
+    let mut protocols = Protocols::default();
+    add(&mut protocols);
+    protocols.add_all(before);
+    engine.set_protocols(protocols);
     let protocols = &engine.protocols.all;
     inner.lanes.iter_mut().for_each(|lane| lane.choose(protocols, |conditions| conditions));
 }

@@ -283,6 +283,45 @@ fn what_is_kept_for_a_receive_is_not_refused_for_a_dead_member() {
     assert_eq!((status.outcome, bytes), (Ok(()), Some(vec![4; 100])));
 }
 
+/// Watches collective spaces alone.
+struct OfCollectives;
+
+impl Life for OfCollectives {
+    fn protocol(&self) -> &'static Protocol {
+        &WATCHER
+    }
+
+    fn watches_receives(&self, _: &Options, collective: bool) -> bool {
+        collective
+    }
+
+    fn on_receive(&self, inner: &mut Inner, _: Key, space: u32, _: &Want) {
+        assert_eq!(space, 1, "nobody watches another space");
+        inner.engine.protocols.kept.of_mut::<Seen>().receives += 1;
+    }
+}
+
+#[test]
+fn a_protocol_hears_of_the_spaces_that_it_watches_alone() {
+    let (_network, workers, _) = pair_of(&[], |protocols| {
+        protocols.add(&WATCHER, Some(&OfCollectives));
+        protocols.kept.add(&WATCHER, Box::<Seen>::default());
+    });
+    let options = SpaceOptions { collective: true, ..SpaceOptions::default() };
+    workers[1].open_space(1, options).expect("it is new");
+    let spec = MatchSpec { space: 1, source: Some(0), tag: 1, tag_mask: u64::MAX };
+    workers[1].recv(spec, RecvBuf::owned(vec![0; 8])).expect("the space is open");
+    seen(&workers[1], |seen| assert_eq!(seen.receives, 1));
+    {
+        let inner = &mut *workers[1].inner.borrow_mut();
+        let space = inner.engine.spaces.get_mut(0).expect("it is open");
+        // As where a member that is no source of these receives has died.
+        space.checks_receives = true;
+    }
+    post(&workers[1], 1);
+    seen(&workers[1], |seen| assert_eq!(seen.receives, 1));
+}
+
 #[test]
 fn such_a_receive_is_cancelled_and_fails_by_its_protocol() {
     let (network, workers, ep) = pair();

@@ -3,7 +3,8 @@
 //!
 //! What is common to all knows none of them by name: actions, failures, cancelling, closing, queries and signal-safe
 //! progress ask the life of a request's protocol. A new protocol is its own file, a line of the registry and a `mod`, and
-//! what it wants of these: numbers of its messages in `wire`, a counter and its row in `explain`, a value of `RndvScheme`. The prices of eager
+//! what it wants of these: numbers of its messages in `wire` with a bit of the features in `address`, a place among the means of
+//! `select`, a row of the table in `loan`, a counter and its row in `explain`, a value of `RndvScheme`. The prices of eager
 //! messages and of one-sided operations, which others post, are in `crate::protocol`.
 
 mod announced;

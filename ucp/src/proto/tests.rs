@@ -14,9 +14,9 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_model::cheapest::Line;
 use bowline_sim::{Network, NetworkOptions};
-use bowline_uct::{Arrival, Iface, PeerFailure, PostError};
+use bowline_uct::{Arrival, Caps, Iface, PeerFailure, PostError};
 
-use super::{Op, Protocol, all, put};
+use super::{Op, Protocol, all, coop, fragments, get, put};
 use crate::action::Action;
 use crate::engine::life::{Life, Offer, Protocols};
 use crate::engine::{Engine, Inner};
@@ -156,7 +156,10 @@ fn pair_with(settings: &[(&str, &str)]) -> (Network, [Worker; 2], Ep) {
 }
 
 /// The same, with the protocols that `add` adds in front of the others, so that they are asked first.
-fn pair_of(settings: &[(&str, &str)], add: impl Fn(&mut Protocols)) -> (Network, [Worker; 2], Ep) {
+pub(crate) fn pair_of(
+    settings: &[(&str, &str)],
+    add: impl Fn(&mut Protocols),
+) -> (Network, [Worker; 2], Ep) {
     let network = Network::new(NetworkOptions::default());
     let config = Config::from_pairs(settings.iter().copied(), &[SETTINGS]);
     let config = config.expect("the settings are good");
@@ -310,6 +313,31 @@ fn a_setting_is_asked_for_of_one_protocol_at_most() {
     assert_eq!([Auto, Get, Put, Copy, Rtr].map(asked), [0, 1, 1, 1, 1]);
 }
 
+/// The places of those that are measured are counted; one that has a price and no place would not be measured.
+#[test]
+fn every_protocol_that_is_priced_is_a_means() {
+    let (_network, workers, _) = pair_of(&[], |_| {});
+    let inner = workers[0].inner.borrow();
+    let lane = &inner.lanes[0];
+    let mut attr = lane.iface.attr().clone();
+    let sets = Caps::all().iter().flat_map(|one| [one, Caps::all() - one]);
+    let mut priced = Vec::new();
+    let copied = Caps::all() - Caps::EXPOSE - Caps::CARRIES - Caps::LOOPBACK;
+    for caps in sets.chain([attr.caps, copied, Caps::all()]) {
+        attr.caps = caps;
+        let lives = inner.engine.protocols.lives.iter().enumerate();
+        let has_price =
+            |life: &dyn Life| lane.choices.priced(life.protocol(), Op::Fetch, &attr).is_some();
+        priced.extend(lives.filter(|(_, life)| has_price(**life)).map(|(at, _)| at));
+    }
+    let place =
+        |which| inner.engine.protocols.lives.iter().position(|life| life.protocol() == which);
+    for known in [&coop::COOP, &get::GET, &fragments::FRAGMENTS] {
+        assert!(place(known).is_some_and(|at| priced.contains(&at)), "{priced:?}");
+    }
+    assert!(priced.iter().all(|life| life + 1 < crate::select::MEANS), "{priced:?}");
+}
+
 #[test]
 fn every_message_belongs_to_one_protocol() {
     let lives = all().lives;
@@ -336,4 +364,29 @@ fn numbers_of_no_protocol_end_the_connection() {
         }
         workers[1].cancel(received);
     }
+}
+
+/// The payload of a known number is the peer's word as well: one that is shorter than the message is damage.
+#[test]
+fn a_short_payload_of_a_number_ends_the_connection() {
+    let (network, workers, ep) = pair();
+    let sent = send(&workers[0], ep, 5000);
+    let received = receive(&workers[1], 5000);
+    let asked = || {
+        let inner = workers[1].inner.borrow();
+        let request = inner.engine.requests.get(received.0).expect("it was not taken");
+        request.protocol() == Some(&PARCELS)
+    };
+    while !asked() {
+        let events = workers[0].progress() + workers[1].progress();
+        assert!(events > 0 || network.advance(), "nothing is under way, yet it is not done");
+    }
+    let words = [received.0.to_wire(), 0];
+    workers[0].inner.borrow_mut().control(ep.index(), PARCEL, words, &[7; 8]);
+    while workers[1].counters().peers_failed == 0 {
+        let _ = workers[1].progress();
+        assert!(network.advance() || workers[1].counters().peers_failed > 0, "it was taken");
+    }
+    assert_eq!(workers[1].wait(received).outcome, Err(PeerFailure::Damaged.into()));
+    workers[0].cancel(sent);
 }

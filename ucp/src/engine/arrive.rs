@@ -131,7 +131,7 @@ impl Engine {
     /// # Errors
     /// When a protocol wants it to be kept, which then holds the receive.
     #[cold]
-    fn note_match(&mut self, key: Key) -> Result<(), Holder> {
+    pub(crate) fn note_match(&mut self, key: Key) -> Result<(), Holder> {
         for at in 0..self.protocols.lives.len() {
             let life = self.protocols.lives[at];
             if !life.on_met(self, key) {
@@ -139,7 +139,10 @@ impl Engine {
             }
         }
         let body = self.requests.get(key).map(|request| &request.body);
-        debug_assert!(!matches!(body, Some(Body::Expecting(_))), "a met receive is an ordinary one");
+        debug_assert!(
+            !matches!(body, Some(Body::Expecting(_))),
+            "a met receive is an ordinary one"
+        );
         if let Some(Request { body: Body::Receive(receive), .. }) = self.requests.get_mut(key) {
             receive.item = ItemId::NONE;
         }

@@ -67,6 +67,8 @@ mod message;
 mod receiver;
 mod sender;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use bowline_base::slab::Key;
 use bowline_uct::{Arrival, PeerFailure};
@@ -133,6 +135,10 @@ impl Life for Flagged {
 
     fn before_post(&self, inner: &mut Inner, key: Key) -> Option<Post> {
         inner.hold_for_flag(key)
+    }
+
+    fn on_writable(&self, inner: &mut Inner, peer: PeerIndex) -> bool {
+        inner.resume_flags(peer)
     }
 
     fn cancel(&self, engine: &mut Engine, key: Key) {

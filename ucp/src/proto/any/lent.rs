@@ -11,9 +11,7 @@ use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::peer::PeerIndex;
 use crate::proto::announced::{Announced, AnnouncedStage, announced, announced_mut, end_announced};
-use crate::proto::rtr::RTR;
 use crate::request::{Receive, Request};
-use crate::settings::RndvScheme;
 use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire;
@@ -99,7 +97,9 @@ impl Engine {
         let Envelope { space, source, tag } = *envelope;
         let met = self.spaces.arrive(space, source, tag).map(Key::from_wire);
         if met == Some(key) {
-            self.shut(key)?.item = ItemId::NONE;
+            self.shut(key)?;
+            let met = self.note_match(key);
+            debug_assert!(met.is_ok(), "a receive belongs to one protocol at a time");
             let request = self.requests.get_mut(key)?;
             request.status = OpStatus { source, tag, length, outcome: Ok(()) };
             (self.counters.matched, self.counters.landed) =
@@ -107,10 +107,6 @@ impl Engine {
             self.taken(peer, length as usize);
             self.complete_receive(key);
             self.actions.push(Action::Poll(&ANY));
-            if self.options.rndv_scheme == RndvScheme::Rtr {
-                // Receives behind it may be announced now.
-                self.actions.push(Action::Poll(&RTR));
-            }
             return Some(());
         }
         self.counters.any_copied += 1;

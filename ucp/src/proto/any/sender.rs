@@ -258,8 +258,15 @@ impl Inner {
         }
     }
 
+    /// The lane has space: what is written to lent receives is reported, and then what is to go as ever goes. Whether the
+    /// lane took all.
+    pub(super) fn resume_flags(&mut self, index: PeerIndex) -> bool {
+        self.report_whole(index)
+            && (self.engine.peers[index as usize].state != PeerState::Ready || self.let_go(index))
+    }
+
     /// Posts those that are to go as ever. Whether the lane took all.
-    pub(crate) fn let_go(&mut self, index: PeerIndex) -> bool {
+    fn let_go(&mut self, index: PeerIndex) -> bool {
         match self.let_held_go(index) {
             Ok(()) => true,
             Err(error) => {

@@ -101,9 +101,9 @@ impl Inner {
         self.report_first(index, at + 1 + behind);
     }
 
-    /// A peer hears of what is whole in front of anything that is not, and then what waited for a flag and is to go as
-    /// ever goes. Whether the lane took all.
-    pub(super) fn report_whole(&mut self, index: PeerIndex) -> bool {
+    /// A peer hears of what is whole in front of anything that is not, of this protocol or of
+    /// [`ANY`](crate::proto::any::ANY), whose messages have their place among these. Whether the lane took all.
+    pub(in crate::proto) fn report_whole(&mut self, index: PeerIndex) -> bool {
         let peer = &self.engine.peers[index as usize];
         if peer.state != PeerState::Ready {
             return true;
@@ -111,7 +111,7 @@ impl Inner {
         let ended = |one: &&Unreported| one.state != Writing::UnderWay;
         let whole = |offers: &Offers| offers.unreported.iter().take_while(ended).count();
         let count = peer.watches.of().map_or(0, whole);
-        self.report_first(index, count) && self.let_go(index)
+        self.report_first(index, count)
     }
 
     fn report_first(&mut self, index: PeerIndex, count: usize) -> bool {

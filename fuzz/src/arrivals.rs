@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_ucp::{
-    AmKept, Envelope, Ep, Idle, LaneAddress, MatchSpec, RequestId, SendMode, Sent, SpaceOptions,
+    AmKept, Envelope, Ep, Idle, LaneAddress, MatchSpec, Members, RequestId, SendMode, Sent, SpaceOptions,
     Stages, StreamReceived, StreamWant, Waiter, Worker, WorkerAddress, WorkerParts,
 };
 use bowline_uct::{AmId, PeerFailure, Source};
@@ -51,7 +51,7 @@ impl Script<'_> {
 
 /// A packed key of a peer's memory. What opens it is used and released.
 pub(crate) fn ucp_rkey(bytes: &[u8]) {
-    let play = Play::new();
+    let play = Play::new(0);
     for &ep in &play.endpoints {
         let Ok(key) = play.worker.rkey_unpack(ep, bytes) else { continue };
         let _ = play.worker.put(key, 0, SendBuf::owned(vec![1; 8]));
@@ -70,10 +70,10 @@ struct Play {
     sequences: [u32; PEERS as usize],
 }
 
-/// Plays a script.
+/// Plays a script. Its last byte chooses the settings as well.
 pub(crate) fn ucp_arrivals(bytes: &[u8]) {
     let mut script = Script(bytes);
-    let mut play = Play::new();
+    let mut play = Play::new(bytes.last().copied().unwrap_or(0));
     while !script.0.is_empty() {
         play.step(&mut script);
     }
@@ -89,8 +89,36 @@ pub(crate) fn ucp_arrivals(bytes: &[u8]) {
     }
 }
 
+/// Every process is a member, by its rank in the job.
+#[derive(Debug)]
+struct Everybody;
+
+impl Members for Everybody {
+    fn rank_of(&self, world_rank: u32) -> Option<u32> {
+        Some(world_rank)
+    }
+}
+
+/// The settings that a byte stands for, and the space in which they have an effect.
+fn settings(byte: u8) -> (Config, SpaceOptions) {
+    let mut pairs = Vec::new();
+    if byte & 1 != 0 {
+        // Receives are announced to those that they name.
+        pairs.extend([("BOWLINE_RNDV_SCHEME", "rtr"), ("BOWLINE_RTR_MIN", "64")]);
+    }
+    let mut options = SpaceOptions::default();
+    if byte & 2 != 0 {
+        // Receives from any source are lent to members.
+        pairs.push(("BOWLINE_ANY_SOURCE", "flags"));
+        options.members = Some(Arc::new(Everybody));
+    }
+    let config = Config::from_pairs(pairs, &[bowline_ucp::SETTINGS]);
+    (config.expect("the settings are good"), options)
+}
+
 impl Play {
-    fn new() -> Self {
+    fn new(choice: u8) -> Self {
+        let (config, options) = settings(choice);
         let wire = Arc::new(Mutex::new(Wire::default()));
         let worker = Worker::new(WorkerParts {
             job: 1,
@@ -100,10 +128,10 @@ impl Play {
             lanes: vec![Box::new(ScriptLane::new(wire.clone()))],
             waiter: Box::new(NoWaiter),
             failures: None,
-            config: Config::defaults(&[bowline_ucp::SETTINGS]),
+            config,
         })
         .expect("a worker of one lane");
-        worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
+        worker.open_space(0, options).expect("space 0 is new");
         let kept = Arc::new(Mutex::new(Vec::new()));
         let keeps = Arc::clone(&kept);
         worker.am_handler(

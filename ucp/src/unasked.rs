@@ -100,7 +100,7 @@ impl Engine {
     }
 
     /// Takes a waiting message out of the engine's books.
-    pub(crate) fn unkeep(&mut self, key: Key) -> Option<Unexpected> {
+    pub(crate) fn remove_unexpected(&mut self, key: Key) -> Option<Unexpected> {
         let message = self.unexpected.remove(key)?;
         self.envelope_bytes = self.envelope_bytes.saturating_sub(message.entry());
         self.let_go(message.peer, message.payload_bytes());

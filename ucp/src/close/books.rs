@@ -174,7 +174,7 @@ impl Engine {
             let found = space.and_then(|s| s.engine.remove_unexpected(source, tag, &mut is_it));
             // One that a probe has claimed is in no queue: its receive finds it, or fails.
             if found.is_some() {
-                self.unkeep(key);
+                self.remove_unexpected(key);
             }
         }
     }

@@ -174,11 +174,11 @@ impl Engine {
         } else {
             Payload::Whole(bytes.to_vec())
         };
-        self.keep_as(peer, envelope, (bytes.len() as u64, request), payload, holder);
+        self.enqueue_unexpected(peer, envelope, (bytes.len() as u64, request), payload, holder);
     }
 
     /// Keeps a message with what there is of its payload.
-    pub(crate) fn keep_as(
+    pub(crate) fn enqueue_unexpected(
         &mut self,
         peer: PeerIndex,
         envelope: &Envelope,
@@ -384,7 +384,7 @@ impl Engine {
                 }
                 None => {
                     let remote = Payload::Remote(Box::new(rts));
-                    self.keep_as(peer, &envelope, (rts.length, 0), remote, holder);
+                    self.enqueue_unexpected(peer, &envelope, (rts.length, 0), remote, holder);
                 }
             },
         }

@@ -75,7 +75,9 @@ impl Engine {
                 None => {
                     let payload = Payload::Partial(Vec::new());
                     let what = (first.total, first.request);
-                    Target::Unexpected(self.keep_as(peer, &envelope, what, payload, holder))
+                    Target::Unexpected(
+                        self.enqueue_unexpected(peer, &envelope, what, payload, holder),
+                    )
                 }
             },
         };
@@ -98,12 +100,12 @@ impl Engine {
     ) -> Option<()> {
         let (first, data) = self.first_piece(peer, payload)?;
         let id = u16::try_from(header[0]).ok()?;
-        let lead = u32::try_from(header[1]).ok()?;
-        if u64::from(lead) > first.total {
+        let header_len = u32::try_from(header[1]).ok()?;
+        if u64::from(header_len) > first.total {
             return None;
         }
-        let target = Target::Am(id, lead, Vec::new());
-        let data_bytes = first.total - u64::from(lead);
+        let target = Target::Am(id, header_len, Vec::new());
+        let data_bytes = first.total - u64::from(header_len);
         let measure = self.begin_measure(peer, MessageKind::Active, first.marks, data_bytes);
         self.begin_assembly(peer, &first, target, data, measure);
         Some(())
@@ -268,7 +270,7 @@ impl Engine {
             };
         }
         self.acknowledge_match(message);
-        let Some(waiting) = self.unkeep(message) else {
+        let Some(waiting) = self.remove_unexpected(message) else {
             return;
         };
         let length = waiting.length as usize;
@@ -364,7 +366,7 @@ impl Engine {
 
     /// Forgets a message that nobody will receive. `outcome` is reported to its sender, where it waits.
     pub(crate) fn drop_message(&mut self, message: Key, outcome: u64) {
-        let Some(waiting) = self.unkeep(message) else {
+        let Some(waiting) = self.remove_unexpected(message) else {
             return;
         };
         let peer = waiting.peer;
@@ -396,15 +398,16 @@ impl Engine {
         payload: View<'_>,
     ) -> Option<()> {
         let id = u16::try_from(header[0]).ok()?;
-        let lead = u32::try_from(header[1]).ok()?;
-        if lead as usize > payload.len() {
+        let header_len = u32::try_from(header[1]).ok()?;
+        if header_len as usize > payload.len() {
             return None;
         }
         if payload.len() > INLINE {
             self.hold(peer, payload.len());
         }
         let payload = self.am_buffers.copy_in(payload);
-        let arrival = AmArrival { from: self.ep(peer), id, header: lead, payload, remote: None };
+        let arrival =
+            AmArrival { from: self.ep(peer), id, header: header_len, payload, remote: None };
         self.inbox.push_back(Delivery::Am(arrival));
         if self.inbox.len() >= MANY {
             self.note_entry();

@@ -120,7 +120,7 @@ impl Engine {
             Payload::Whole(bytes.to_vec())
         };
         match met {
-            None => _ = self.keep_as(peer, envelope, (length, 0), payload, None),
+            None => _ = self.enqueue_unexpected(peer, envelope, (length, 0), payload, None),
             Some(other) => {
                 let message = Unexpected { space, source, tag, length, peer, request: 0, payload };
                 let message = self.add_entry(message);

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_ucp::{
-    AmKept, Envelope, Ep, Idle, LaneAddress, MatchSpec, Members, RequestId, SendMode, Sent, SpaceOptions,
-    Stages, StreamReceived, StreamWant, Waiter, Worker, WorkerAddress, WorkerParts,
+    AmKept, Envelope, Ep, Idle, LaneAddress, MatchSpec, Members, RequestId, SendMode, Sent,
+    SpaceOptions, Stages, StreamReceived, StreamWant, Waiter, Worker, WorkerAddress, WorkerParts,
 };
 use bowline_uct::{AmId, PeerFailure, Source};
 

@@ -10,10 +10,10 @@ use bowline_base::doorbell::Doorbell;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
-    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, EpId, Iface, IfaceAttr, 
-    Limits, LocalSlice, MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError,
-    PeerFailure, PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source, 
-    Token, Unreachable, Wakeup, lacks,
+    AmHeader, AmId, Armed, Arrival, AtomicOps, Caps, EpId, Iface, IfaceAttr, Limits, LocalSlice,
+    MdAttr, MemError, MemHandle, MemoryDomain, OneSided, OpLimits, OpenError, PeerFailure,
+    PostError, Posted, RemoteSlice, RkeyId, SignalSafe, Sink, Source, Token, Unreachable, Wakeup,
+    lacks,
 };
 
 /// Name and only device of the transport.

@@ -122,8 +122,8 @@ pub(crate) const MODES: [&str; 3] = ["none", "pef", "thread"];
 pub(crate) const CARD: CarrierOptions =
     CarrierOptions { latency: Duration::from_micros(5), bandwidth: 0.25e9, writes: false };
 
-/// Messages are offered from here on, as in the thesis (chapter 3, its platform).
-const THRESHOLD: &str = "9180";
+/// Messages are offered from here on, as in the thesis (chapter 3, the platform of figures 3.6 to 3.9).
+pub(crate) const THRESHOLD: &str = "9180";
 
 #[derive(Debug, Default)]
 struct Addresses {

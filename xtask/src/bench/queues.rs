@@ -231,7 +231,8 @@ fn misses(target: &Path, program: &Path) -> Result<Value> {
     let note = "list: one for all communicators; lists: one for each; pure: without the list before the index. \
                 less: (list - engine) * 100 / list, as in figures 4.19 to 4.21 of the thesis, of which only this is \
                 printed in words: L1d and L3 gain more with 50 communicators than with 10, L1i clearly with 50 only. \
-                There the whole process was counted, by the processor.";
+                There the whole process was counted, by the processor, and a communicator had 256 ranks, whose \
+                job was of as many processes; here it has 64, in one process.";
     println!("  - {note}");
     Ok(json!({
         "name": MISSES,

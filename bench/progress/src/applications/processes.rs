@@ -7,13 +7,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use bowline::mpi::Sum;
 
 use super::{Order, PROGRAMS, RANKS};
-use crate::ranks::Lane;
+use crate::ranks::{Lane, THRESHOLD};
 
 /// The variable that has the order.
 const ORDER: &str = "BENCH_PROGRESS_APPLICATION";
-
-/// Messages are offered from here on, as in the thesis.
-const THRESHOLD: &str = "9180";
 
 impl Order {
     fn text(self) -> String {

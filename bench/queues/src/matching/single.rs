@@ -64,7 +64,8 @@ pub(crate) fn shallow(context: &Context) -> Result<Table> {
     }
     note_times(&mut table);
     table.note(
-        "Published (4.6.3): applications with shallow searches gain nothing and may lose. A search \
+        "Published (section 4.6.3, in words beside tables 4.8 and 4.9): applications with shallow searches, AMG2006 and LU of \
+         512 processes, gain nothing and may lose. These are single queues, met in turns. A search \
          of the first entry is all that a list does; an index has its dimensions to go through.",
     );
     table.goal(
@@ -143,7 +144,8 @@ pub(crate) fn single(context: &Context) -> Result<Table> {
     );
     table.note(
         "any: so many of the senders are received from by MPI_ANY_SOURCE, with tags of their own. \
-         At 100 % nothing can be gained by rank (published: the gain vanishes).",
+         At 100 % nothing can be gained by rank (published in words beside figures 4.12 and 4.13, b and c: the gain \
+         vanishes; which parts b and c have is in the pictures alone).",
     );
     let job = Job::one_queue(Queue::Posted, Order::Reverse, RANKS, 1, 10, 0);
     let (array, cubes) = (bytes(ArrayIndex::new(RANKS), &job), bytes(CubeIndex::new(RANKS), &job));

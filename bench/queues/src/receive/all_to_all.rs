@@ -299,7 +299,7 @@ fn all_to_all(context: &Context) -> Result<Table> {
         own.div_ceil(mailbox) * PER_NODE as usize + 1,
     ));
     table.note(
-        "Published (chapter 6, its memory): smsg holds far more than msgq, and that more than the lock and SCMP, which are flat but for a \
+        "Published (chapter 6, the measurement to which figure 6.8 is compared): smsg holds far more than msgq, and that more than the lock and SCMP, which are flat but for a \
          step where a pool of the matching engine is enlarged; by up to thousands of processes of 24 a node, whose \
          memory was counted with the whole MPI library.",
     );

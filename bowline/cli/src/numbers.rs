@@ -11,7 +11,12 @@ const LONGEST: usize = 1 << 40;
 /// What is wrong with the text.
 pub(crate) fn size(text: &str) -> Result<usize, String> {
     let lower = text.trim().to_ascii_lowercase();
+    let no_size = || format!("`{text}` is no number of bytes, such as 8, 64k or 1m");
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    // Without a number there is no unit to judge either.
+    if digits.is_empty() {
+        return Err(no_size());
+    }
     let shift = match &lower[digits.len()..] {
         "" | "b" => 0,
         "k" | "kb" | "kib" => 10,
@@ -19,9 +24,7 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
         "g" | "gb" | "gib" => 30,
         unit => return Err(format!("`{unit}` is no unit of bytes; there are k, m and g")),
     };
-    let number: usize = digits
-        .parse()
-        .map_err(|_| format!("`{text}` is no number of bytes, such as 8, 64k or 4m"))?;
+    let number: usize = digits.parse().map_err(|_| no_size())?;
     let bytes = number.checked_mul(1 << shift).filter(|bytes| *bytes <= LONGEST);
     bytes.ok_or_else(|| {
         format!("`{text}` is more than a terabyte (1024g), the most that is possible")
@@ -100,6 +103,10 @@ mod tests {
         assert!(sizes("").is_err());
         assert!(sizes("-1").is_err());
         assert!(sizes("8q").unwrap_err().contains("unit"));
+        for word in ["abc", "x", "k", ""] {
+            let said = sizes(word).unwrap_err();
+            assert!(said.contains("such as 8, 64k or 1m") && !said.contains("unit"), "{said}");
+        }
         assert!(sizes("0..8").is_err());
         assert!(sizes("16..8").is_err());
         assert_eq!(size("1024g"), Ok(1 << 40));

@@ -7,7 +7,7 @@ use super::cheaper;
 /// Messages by which a means has to look cheaper.
 pub(super) const TRIAL: u8 = 4;
 /// Messages that have to show it then, by their mean.
-pub(super) const CONFIRM: u8 = 12;
+pub(super) const CONFIRM: u8 = 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trial {

@@ -51,7 +51,14 @@ fn payloads_are_whole_over_devices_while_signals_come() {
         return;
     }
     let settings = [super::HAMMER, &[OVER_VERBS]].concat();
-    let polls = ranks(2, &settings, |world| traffic(&world, 12));
+    // Beside other work a guest leaves few signals their time.
+    let mut polls = 0;
+    for _ in 0..20 {
+        polls += ranks(2, &settings, |world| traffic(&world, 12));
+        if polls > 10 {
+            break;
+        }
+    }
     println!("{polls} polls");
     assert!(polls > 10, "only {polls} polls: the test has tested nothing");
 }

@@ -238,9 +238,8 @@ fn one_more_protocol_carries_a_message() {
     assert!(workers[0].query(sent).is_some());
 }
 
-#[test]
-fn what_it_has_under_way_ends_with_the_peer() {
-    let (network, workers, ep) = pair();
+/// A message of [`PARCELS`] whose receiver has asked for its data; the requests of both sides.
+fn parcels_under_way(network: &Network, workers: &[Worker; 2], ep: Ep) -> (RequestId, RequestId) {
     let sent = send(&workers[0], ep, 5000);
     let received = receive(&workers[1], 5000);
     let asked = || {
@@ -252,6 +251,13 @@ fn what_it_has_under_way_ends_with_the_peer() {
         let events = workers[0].progress() + workers[1].progress();
         assert!(events > 0 || network.advance(), "nothing is under way, yet it is not done");
     }
+    (sent, received)
+}
+
+#[test]
+fn what_it_has_under_way_ends_with_the_peer() {
+    let (network, workers, ep) = pair();
+    let (sent, received) = parcels_under_way(&network, &workers, ep);
     assert_eq!(workers[1].query(received).map(|info| info.waits_for), Some(WaitsFor::Data));
     for (worker, id) in workers.iter().zip([sent, received]) {
         let mut inner = worker.inner.borrow_mut();
@@ -370,17 +376,7 @@ fn numbers_of_no_protocol_end_the_connection() {
 #[test]
 fn a_short_payload_of_a_number_ends_the_connection() {
     let (network, workers, ep) = pair();
-    let sent = send(&workers[0], ep, 5000);
-    let received = receive(&workers[1], 5000);
-    let asked = || {
-        let inner = workers[1].inner.borrow();
-        let request = inner.engine.requests.get(received.0).expect("it was not taken");
-        request.protocol() == Some(&PARCELS)
-    };
-    while !asked() {
-        let events = workers[0].progress() + workers[1].progress();
-        assert!(events > 0 || network.advance(), "nothing is under way, yet it is not done");
-    }
+    let (sent, received) = parcels_under_way(&network, &workers, ep);
     let words = [received.0.to_wire(), 0];
     workers[0].inner.borrow_mut().control(ep.index(), PARCEL, words, &[7; 8]);
     while workers[1].counters().peers_failed == 0 {

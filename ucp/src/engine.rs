@@ -9,7 +9,7 @@ mod arrive;
 mod failure;
 mod inner;
 pub(crate) mod life;
-mod pieces;
+mod matches;
 mod poll;
 mod progress;
 mod remote;
@@ -38,9 +38,9 @@ use crate::status::{MessageInfo, OpStatus, ReceiveError};
 use crate::unexpected::Unexpected;
 use crate::wire;
 
-pub(crate) use arrive::LONG;
 pub(crate) use inner::Inner;
 use life::Protocols;
+pub(crate) use matches::LONG;
 pub use remote::{BackgroundWork, RemoteWorker};
 
 /// Everything but the lanes.

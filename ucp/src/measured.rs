@@ -48,12 +48,13 @@ fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
     }
     const NEVER: (u64, u64) = (1, 0);
     let mut spans = [NEVER; MEANS];
-    spans[usize::from(EAGER)] = (attr.limits.am.max_bcopy as u64 + 1, eager::MOST_BYTES);
-    for (life, span) in protocols.lives.iter().zip(&mut spans[1..]) {
+    for (life, span) in protocols.lives.iter().zip(&mut spans) {
         if let Some((_, from, to)) = lane.choices.priced(life.protocol(), Op::Fetch, attr) {
             *span = (from.max(1), to);
         }
     }
+    // It is asked before there is an offer.
+    spans[usize::from(EAGER)] = (attr.limits.am.max_bcopy as u64 + 1, eager::MOST_BYTES);
     let mut guesses = [[[0; MEANS]; CLASSES]; MessageKind::ALL.len()];
     for (kind, guesses) in MessageKind::ALL.iter().zip(&mut guesses) {
         for (class, guess) in guesses.iter_mut().enumerate() {
@@ -78,13 +79,12 @@ fn first_guess(lane: &Lane, protocols: &Protocols, kind: MessageKind, bytes: u64
         predicted.map_or(0, |nanoseconds| (nanoseconds * 1000.0 / bytes as f64) as u32)
     };
     let mut guess = [0; MEANS];
-    guess[usize::from(EAGER)] = price(&eager::MULTI);
+    for (life, guess) in protocols.lives.iter().zip(&mut guess) {
+        *guess = price(life.protocol());
+    }
     if kind == MessageKind::Unexpected && guess[usize::from(EAGER)] > 0 {
         // Into memory of the engine first.
         guess[usize::from(EAGER)] += (lane.choices.costs.copy.value * 1000.0) as u32;
-    }
-    for (life, guess) in protocols.lives.iter().zip(&mut guess[1..]) {
-        *guess = price(life.protocol());
     }
     guess
 }
@@ -390,9 +390,9 @@ impl Engine {
             request.and_then(|request| Some((request.fetched_from()?, request.protocol()?)));
         let Some(((peer, wanted, measure), protocol)) = found else { return };
         let lives = &self.protocols.lives;
-        let Some(life) = lives.iter().position(|life| life.protocol() == protocol) else { return };
-        if life + 1 < MEANS {
-            self.end_measure(peer, measure, life as u8 + 1, wanted, 0);
+        let Some(means) = lives.iter().position(|life| life.protocol() == protocol) else { return };
+        if means < MEANS {
+            self.end_measure(peer, measure, means as u8, wanted, 0);
         }
     }
 }
@@ -400,7 +400,7 @@ impl Engine {
 impl Protocols {
     /// The protocol of a means.
     fn means(&self, means: usize) -> &'static Protocol {
-        means.checked_sub(1).map_or(&eager::MULTI, |life| self.lives[life].protocol())
+        self.lives[means].protocol()
     }
 }
 
@@ -424,8 +424,8 @@ impl Inner {
             return None;
         }
         let choice = selection.choice(measure.traffic, wanted)?;
-        let life = usize::from(choice.wanted()?).checked_sub(1)?;
-        self.engine.protocols.lives.get(life).copied()
+        let means = choice.wanted().filter(|means| *means != EAGER)?;
+        self.engine.protocols.lives.get(usize::from(means)).copied()
     }
 
     /// Says to a sender how messages of a class are to come.

@@ -25,7 +25,7 @@ use bowline_uct::{Caps, EpId, PeerFailure, RkeyId};
 
 use crate::address::{PUTS, WorkerAddress};
 use crate::matching::Envelope;
-use crate::select::{Measure, MessageKind, PieceTimes, Selection};
+use crate::select::Selection;
 use crate::watch::Watches;
 use crate::wire::{self, MessageId};
 
@@ -100,49 +100,6 @@ pub(crate) enum Pending {
         words: [u64; 2],
         payload: Vec<u8>,
     },
-}
-
-/// A message whose pieces are arriving.
-#[derive(Debug)]
-pub(crate) struct Assembly {
-    pub(crate) message: u64,
-    pub(crate) target: Target,
-    pub(crate) received: u64,
-    pub(crate) total: u64,
-    /// Bytes of the first piece.
-    pub(crate) first: u64,
-    pub(crate) measure: Measure,
-    /// Of an unexpected message.
-    pub(crate) times: PieceTimes,
-}
-
-impl Assembly {
-    /// Whether its pieces are timed one by one.
-    pub(crate) fn is_timed(&self) -> bool {
-        let Measure { begun, traffic } = self.measure;
-        traffic.kind == MessageKind::Unexpected && begun != 0 && begun != Measure::UNTIMED
-    }
-
-    /// What its pieces have taken, in place of a time as in [`Measure::begun`].
-    pub(crate) fn spent(&self) -> u64 {
-        match self.is_timed() {
-            true => self.times.of_all(self.first, self.total).max(1),
-            false => self.measure.begun,
-        }
-    }
-}
-
-/// Where pieces go.
-#[derive(Debug)]
-pub(crate) enum Target {
-    /// A receive that was posted before.
-    Receive(Key),
-    /// A waiting message.
-    Unexpected(Key),
-    /// A user's active message: handler id, bytes of header, all bytes.
-    Am(u16, u32, Vec<u8>),
-    /// Nobody wants it any more.
-    Discard,
 }
 
 /// What becomes of what is under way when an endpoint is closed.
@@ -233,7 +190,6 @@ pub(crate) struct Peer {
     /// part of the envelope.
     pub(crate) longest_short: i32,
     pub(crate) pending: VecDeque<Pending>,
-    pub(crate) assemblies: Vec<Assembly>,
     /// What protocols check or note of what is sent to it.
     pub(crate) watches: Watches,
     /// What long messages have taken.
@@ -264,7 +220,6 @@ impl Peer {
             ams_parked: false,
             longest_short: -1,
             pending: VecDeque::new(),
-            assemblies: Vec::new(),
             next_message: 1,
             whole_rkey: None,
             direct_read_denied: false,

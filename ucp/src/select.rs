@@ -66,9 +66,9 @@ const FIRST: u32 = 14;
 /// The shortest message that is measured. What there is to gain by shorter ones has not been shown.
 pub(crate) const SHORTEST: u64 = 64 << 10;
 
-/// Means: eager pieces, and behind them the protocols in the order in which a receiver asks them.
+/// Means: the first lives of the registry, in its order, in which the eager one is the first.
 pub(crate) const MEANS: usize = 6;
-/// The means of messages that come in pieces without being asked for.
+/// That of messages that come in pieces without being asked for.
 pub(crate) const EAGER: u8 = 0;
 
 /// Messages after which the price of the means in use says what others have found out at such a price.

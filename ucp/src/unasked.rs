@@ -57,7 +57,7 @@ impl Unexpected {
             Payload::Remote(_) => ENVELOPE + REMOTE,
             Payload::Inline(_)
             | Payload::Whole(_)
-            | Payload::Partial(_)
+            | Payload::Partial { .. }
             | Payload::Assembled { .. } => ENVELOPE,
         }
     }
@@ -65,9 +65,9 @@ impl Unexpected {
     /// Eager payload beside it.
     fn payload_bytes(&self) -> usize {
         match &self.payload {
-            Payload::Whole(bytes) | Payload::Partial(bytes) | Payload::Assembled { bytes, .. } => {
-                bytes.len()
-            }
+            Payload::Whole(bytes)
+            | Payload::Partial { bytes, .. }
+            | Payload::Assembled { bytes, .. } => bytes.len(),
             Payload::Inline(_) | Payload::Remote(_) => 0,
         }
     }

@@ -4,6 +4,7 @@
 //! refused, like envelopes. Longer payload is what the sender's credit bounds.
 
 use crate::peer::PeerIndex;
+use crate::protocol::Protocol;
 use crate::select::Marks;
 use crate::wire::Rts;
 
@@ -18,10 +19,10 @@ pub(crate) enum Payload {
     /// Whole, in memory of its own.
     Whole(Vec<u8>),
     /// The same of one that has come in pieces, with what its sender says of it and what they took
-    /// ([`Assembly::spent`](crate::peer::Assembly::spent)).
+    /// (see [`crate::proto::eager`]).
     Assembled { bytes: Vec<u8>, marks: Marks, spent: u64 },
-    /// What has come of a message in pieces.
-    Partial(Vec<u8>),
+    /// What has come of a message whose rest is still arriving by a protocol.
+    Partial { bytes: Vec<u8>, protocol: &'static Protocol },
     /// With the sender.
     Remote(Box<Rts>),
 }

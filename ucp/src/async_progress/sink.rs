@@ -6,7 +6,6 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Arrival, PeerFailure, SignalSink, Token};
 
-use crate::action::Action;
 use crate::engine::Engine;
 use crate::matching::Envelope;
 use crate::peer::{PeerIndex, PeerState};
@@ -72,7 +71,6 @@ impl Engine {
     fn take_signal_safe(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> bool {
         let (header, payload) = (&arrival.header, arrival.payload);
         match arrival.id {
-            wire::EAGER => self.eager_signal_safe(peer, header, payload),
             wire::RTS => self.rts_signal_safe(peer, header, payload),
             wire::ACK => self.ack_frees_nothing(header) && self.ack(peer, header).is_some(),
             wire::CREDIT => self.credit(peer, header).is_some(),
@@ -84,31 +82,13 @@ impl Engine {
     }
 
     /// The posted receive for an envelope, where finding it changes nothing but that.
-    fn posted_signal_safe(&mut self, envelope: &Envelope) -> Option<Key> {
+    pub(crate) fn posted_signal_safe(&mut self, envelope: &Envelope) -> Option<Key> {
         if self.watches_receives {
             // What a protocol does that hears of the match may need memory.
             return None;
         }
         let Envelope { space, source, tag } = *envelope;
         self.spaces.arrive_quietly(space, source, tag).map(Key::from_wire)
-    }
-
-    fn eager_signal_safe(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {
-        let envelope = wire::envelope(header);
-        // A callback of the user's has no place in a signal handler.
-        if self.async_state.callbacks {
-            return false;
-        }
-        let Some(key) = self.posted_signal_safe(&envelope) else { return false };
-        self.taken(peer, payload.len());
-        // What nobody will ask for is freed by the next call.
-        let request = self.requests.get_mut(key);
-        let detached = request.is_some_and(|r| std::mem::take(&mut r.detached));
-        self.deliver(key, header, payload);
-        if detached {
-            self.actions.push(Action::End(key));
-        }
-        true
     }
 
     fn rts_signal_safe(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> bool {

@@ -1,5 +1,4 @@
-//! Arrivals of active messages whose data lies with its sender. Those that come with their data are
-//! in [`super::pieces`].
+//! Arrivals of active messages in one piece, and of those whose data lies with its sender.
 
 use bowline_base::view::View;
 use bowline_uct::AmHeader;
@@ -10,7 +9,34 @@ use crate::state::inbox::{AmArrival, Delivery};
 use crate::unexpected::INLINE;
 use crate::wire::{AmEnvelope, MAX_RKEY, Rts};
 
+/// Active messages in the inbox from which on they are counted: most are delivered at once.
+const MANY: usize = 1 << 10;
+
 impl Engine {
+    pub(super) fn am(
+        &mut self,
+        peer: PeerIndex,
+        header: &AmHeader,
+        payload: View<'_>,
+    ) -> Option<()> {
+        let id = u16::try_from(header[0]).ok()?;
+        let header_len = u32::try_from(header[1]).ok()?;
+        if header_len as usize > payload.len() {
+            return None;
+        }
+        if payload.len() > INLINE {
+            self.hold(peer, payload.len());
+        }
+        let payload = self.am_buffers.copy_in(payload);
+        let arrival =
+            AmArrival { from: self.ep(peer), id, header: header_len, payload, remote: None };
+        self.inbox.push_back(Delivery::Am(arrival));
+        if self.inbox.len() >= MANY {
+            self.note_entry();
+        }
+        Some(())
+    }
+
     /// The envelope of an active message.
     pub(super) fn am_rts(
         &mut self,

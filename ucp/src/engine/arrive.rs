@@ -1,231 +1,25 @@
 //! What the engine does with each kind of arrival.
 
-use bowline_base::buffer::RecvBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{AmHeader, Arrival, PeerFailure, Verdict};
 
 use super::Engine;
-use super::life::Holder;
 use crate::action::Action;
 use crate::address::WorkerAddress;
 use crate::error::OpError;
-use crate::matching::{Envelope, ItemId, MatchEngine as _};
-use crate::peer::{NO_PEER, Peer, PeerIndex};
-use crate::request::{Body, Fetch, Request, Send, SendPhase, send_of};
+use crate::matching::Envelope;
+use crate::peer::{Peer, PeerIndex};
+use crate::request::{Body, Fetch, Send, SendPhase, send_of};
 use crate::select::{Measure, MessageKind};
 use crate::status::OpStatus;
-use crate::unexpected::{INLINE, Payload, Unexpected};
+use crate::unexpected::Payload;
 use crate::wire::{self, MessageId, Rts};
 
 /// Longest control payload: an RTS with the longest key.
 const CONTROL: usize = Rts::FIXED + wire::MAX_RKEY;
 
-/// Messages from this length on are better not taken in before their receive is posted.
-pub(crate) const LONG: usize = 1 << 10;
-
 impl Engine {
-    /// A tagged message in one piece: a part of the sink, with all that a short one for the oldest receive needs
-    /// in it, and no call that it would have to keep anything across.
-    #[inline(always)]
-    pub(super) fn eager(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> Verdict {
-        let Envelope { space, source, tag } = wire::envelope(&arrival.header);
-        match self.spaces.arrive_first(space, source, tag) {
-            // Of so few bytes no credit is counted (`taken`).
-            Some(value) if arrival.payload.len() <= INLINE => {
-                self.deliver_here(Key::from_wire(value), &arrival.header, arrival.payload);
-                Verdict::Consumed
-            }
-            found => self.eager_further(peer, arrival, found),
-        }
-    }
-
-    /// The same of a longer message, or where the receive was not `found` yet.
-    #[inline(never)]
-    fn eager_further(
-        &mut self,
-        peer: PeerIndex,
-        arrival: &Arrival<'_>,
-        found: Option<u64>,
-    ) -> Verdict {
-        let envelope = wire::envelope(&arrival.header);
-        let Envelope { space, source, tag } = envelope;
-        match found.or_else(|| self.spaces.arrive(space, source, tag)) {
-            Some(value) => {
-                self.taken(peer, arrival.payload.len());
-                self.deliver_here(Key::from_wire(value), &arrival.header, arrival.payload);
-                self.verdict(space, arrival.payload.len())
-            }
-            None => {
-                self.keep(peer, &envelope, arrival.payload, 0, None);
-                Verdict::Consumed
-            }
-        }
-    }
-
-    /// What is said of the last piece of a message of `length` bytes that has completed a receive of this space.
-    ///
-    /// Where that was the last one posted, the next one is most likely posted when the call of progress has
-    /// returned, and what comes until then is copied twice. A short message is quicker copied than left where it lies.
-    pub(super) fn verdict(&mut self, space: u32, length: usize) -> Verdict {
-        match length >= LONG && !self.spaces.has_posted(space) {
-            true => Verdict::Enough,
-            false => Verdict::Consumed,
-        }
-    }
-
-    /// Copies a whole message into a matched receive and completes it.
-    #[inline(never)]
-    pub(crate) fn deliver(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
-        self.deliver_here(key, header, payload);
-    }
-
-    /// The same without a call.
-    #[inline(always)]
-    fn deliver_here(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
-        self.counters.matched += 1;
-        let Some(request) = self.requests.get_own(key) else {
-            return;
-        };
-        let Body::Receive(receive) = &mut request.body else {
-            return self.deliver_expected(key, header, payload);
-        };
-        // It is a success from its begin.
-        if !receive.buffer.copy_whole(payload) {
-            return self.deliver_part(key, header, payload);
-        }
-        if request.delivered(header, payload.len()) {
-            self.end_detached(key);
-        }
-    }
-
-    /// The same for a receive that takes a part of the message, or takes it in several pieces.
-    #[inline(never)]
-    fn deliver_part(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
-        let Some(request) = self.requests.get_own(key) else { return };
-        let Body::Receive(receive) = &mut request.body else { return };
-        request.status.outcome = copy_part(&mut receive.buffer, payload);
-        if request.delivered(header, payload.len()) {
-            self.end_detached(key);
-        }
-    }
-
-    /// The same for a receive that a peer knows of, which did not bring the message by its protocol.
-    #[cold]
-    fn deliver_expected(&mut self, key: Key, header: &AmHeader, payload: View<'_>) {
-        let body = self.requests.get(key).map(|request| &request.body);
-        if !matches!(body, Some(Body::Expecting(_))) {
-            return;
-        }
-        self.counters.matched -= 1;
-        if let Err(holder) = self.note_match(key) {
-            // The credit of its payload was given back when it was met.
-            self.keep(NO_PEER, &wire::envelope(header), payload, 0, Some(holder));
-        } else if matches!(self.requests.get(key), Some(Request { body: Body::Receive(_), .. })) {
-            self.deliver(key, header, payload);
-        }
-    }
-
-    /// A message has met a receive where receives are watched, and goes on to that.
-    ///
-    /// # Errors
-    /// When a protocol wants it to be kept, which then holds the receive.
-    #[cold]
-    pub(crate) fn note_match(&mut self, key: Key) -> Result<(), Holder> {
-        for at in 0..self.protocols.lives.len() {
-            let life = self.protocols.lives[at];
-            if !life.on_met(self, key) {
-                return Err(Holder { receive: key, life });
-            }
-        }
-        let body = self.requests.get(key).map(|request| &request.body);
-        debug_assert!(
-            !matches!(body, Some(Body::Expecting(_))),
-            "a met receive is an ordinary one"
-        );
-        if let Some(Request { body: Body::Receive(receive), .. }) = self.requests.get_mut(key) {
-            receive.item = ItemId::NONE;
-        }
-        Ok(())
-    }
-
-    /// The same of a message that is here already, which the receive is given, or its protocol.
-    #[cold]
-    pub(crate) fn match_kept(&mut self, key: Key, message: Key) {
-        match self.note_match(key) {
-            Ok(()) => self.hand_over(key, message),
-            Err(Holder { receive, life }) => life.on_kept(self, receive, message),
-        }
-    }
-
-    /// Keeps a message that no receive waits for, or whose receive has a holder.
-    fn keep(
-        &mut self,
-        peer: PeerIndex,
-        envelope: &Envelope,
-        bytes: View<'_>,
-        request: u64,
-        holder: Option<Holder>,
-    ) {
-        let payload = if bytes.len() <= INLINE {
-            let mut inline = [0; INLINE];
-            bytes.copy_out(&mut inline);
-            Payload::Inline(inline)
-        } else {
-            Payload::Whole(bytes.to_vec())
-        };
-        self.enqueue_unexpected(peer, envelope, (bytes.len() as u64, request), payload, holder);
-    }
-
-    /// Keeps a message with what there is of its payload.
-    pub(crate) fn enqueue_unexpected(
-        &mut self,
-        peer: PeerIndex,
-        envelope: &Envelope,
-        (length, request): (u64, u64),
-        payload: Payload,
-        holder: Option<Holder>,
-    ) -> Key {
-        self.counters.unexpected += 1;
-        let Envelope { space, source, tag } = *envelope;
-        let message = Unexpected { space, source, tag, length, peer, request, payload };
-        let key = self.add_entry(message);
-        if let Some(Holder { receive, life }) = holder {
-            life.on_kept(self, receive, key);
-        } else {
-            let space = self.spaces.make(space);
-            space.engine.add_unexpected(source, tag, key.to_wire());
-        }
-        self.note_entry();
-        key
-    }
-
-    /// The posted receive for an envelope.
-    ///
-    /// # Errors
-    /// When there is none, or one whose holder wants the message to be kept.
-    pub(super) fn posted(&mut self, envelope: &Envelope) -> Result<Key, Option<Holder>> {
-        let Envelope { space, source, tag } = *envelope;
-        let key = self.spaces.arrive(space, source, tag).map(Key::from_wire).ok_or(None)?;
-        if self.watches_receives {
-            self.note_match(key).map_err(Some)?;
-        }
-        Ok(key)
-    }
-
-    /// The dead member because of which no receive will ever be posted for an envelope; none where it has met a receive,
-    /// which has left its matching engine and waits for the message.
-    pub(super) fn failed_collective_member(
-        &mut self,
-        envelope: &Envelope,
-        holder: Option<Holder>,
-    ) -> Option<u32> {
-        if holder.is_some() {
-            return None;
-        }
-        self.spaces.get_mut(envelope.space).and_then(|space| space.failed_collective_member())
-    }
-
     /// Anything but a plain eager message. Bytes of a stream are asked for here, since most sends of one are short.
     #[inline(never)]
     pub(super) fn other(&mut self, peer: PeerIndex, arrival: &Arrival<'_>) -> Verdict {
@@ -246,12 +40,6 @@ impl Engine {
         let fine = match arrival.id {
             // A message that lies with a peer whose endpoint is being closed cannot be read any more.
             wire::RTS | wire::AM_RTS if self.is_closing(peer) => Some(()),
-            wire::EAGER_SYNC => self.eager_sync(peer, header, arrival.payload),
-            wire::EAGER_FIRST => self.eager_first(peer, header, arrival.payload),
-            wire::PIECE => match self.piece(peer, header, arrival.payload) {
-                Some(verdict) => return verdict,
-                None => None,
-            },
             wire::RTS => self.rts(peer, header, arrival.payload),
             wire::ACK => self.ack(peer, header),
             wire::CREDIT => self.credit(peer, header),
@@ -263,20 +51,24 @@ impl Engine {
             wire::REMOTE => self.remote(peer, header, arrival.payload),
             wire::REMOTE_DONE => self.remote_done(peer, header, arrival.payload),
             wire::AM => self.am(peer, header, arrival.payload),
-            wire::AM_FIRST => self.am_first(peer, header, arrival.payload),
-            wire::STREAM_END => {
-                match self.stream_end_piece(peer, [header[0], header[1]], arrival.payload) {
-                    Some(verdict) => return verdict,
-                    None => None,
-                }
-            }
             wire::STREAM_RTS => self.stream_rts(peer, arrival.payload),
             wire::AM_RTS => self.am_rts(peer, header, arrival.payload),
-            // Else a second HELLO, a reserved id or one that never was.
-            _ => match self.protocols.of(MessageId::of(arrival)) {
-                Some(life) => life.on_message(self, peer, arrival),
-                None => None,
-            },
+            _ => {
+                let verdict = match arrival.id {
+                    wire::STREAM_END => {
+                        self.stream_end_piece(peer, [header[0], header[1]], arrival.payload)
+                    }
+                    // Else a second HELLO, a reserved id or one that never was.
+                    _ => match self.protocols.of(MessageId::of(arrival)) {
+                        Some(life) => life.on_message(self, peer, arrival),
+                        None => None,
+                    },
+                };
+                return match verdict {
+                    Some(verdict) => verdict,
+                    None => self.reject_message(peer, MessageId::of(arrival)),
+                };
+            }
         };
         match fine {
             Some(()) => Verdict::Consumed,
@@ -339,30 +131,6 @@ impl Engine {
     #[cold]
     pub(super) fn out_of_sequence(&mut self, peer: PeerIndex) {
         self.reject(peer, PeerFailure::Damaged, "its messages are out of sequence");
-    }
-
-    fn eager_sync(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
-        let mut request = [0; 8];
-        let data = payload.slice(8, payload.len().checked_sub(8)?)?;
-        payload.copy_out(&mut request);
-        let request = u64::from_le_bytes(request);
-        let envelope = wire::envelope(header);
-        match self.posted(&envelope) {
-            Ok(key) => {
-                self.taken(peer, data.len());
-                self.deliver(key, header, data);
-                self.actions.push(Action::Acknowledge { peer, request });
-            }
-            Err(holder) => match self.failed_collective_member(&envelope, holder) {
-                Some(dead) => {
-                    self.taken(peer, data.len());
-                    let outcome = wire::refusal(Some(dead));
-                    self.actions.push(Action::Refuse { peer, request, outcome });
-                }
-                None => self.keep(peer, &envelope, data, request, holder),
-            },
-        }
-        Some(())
     }
 
     fn rts(&mut self, peer: PeerIndex, header: &AmHeader, payload: View<'_>) -> Option<()> {
@@ -477,28 +245,5 @@ impl Engine {
             self.actions.push(Action::Unpark(peer));
         }
         Some(())
-    }
-}
-
-impl Request {
-    /// Completes a receive whose buffer has what it takes of a message of `length` bytes. Whether it was
-    /// detached.
-    #[inline(always)]
-    fn delivered(&mut self, header: &AmHeader, length: usize) -> bool {
-        let (Envelope { source, tag, .. }, status) = (wire::envelope(header), &mut self.status);
-        (status.source, status.tag, status.length) = (source, tag, length as u64);
-        self.done = true;
-        self.detached
-    }
-}
-
-/// Copies what a buffer takes of a message that is longer, or that is received in several pieces.
-#[inline(never)]
-fn copy_part(buffer: &mut RecvBuf, payload: View<'_>) -> Result<(), OpError> {
-    let (message, capacity) = (payload.len() as u64, buffer.copy_at(0, payload) as u64);
-    match (capacity == message, buffer.failed()) {
-        (true, _) => Ok(()),
-        (false, true) => Err(OpError::NotUnpacked),
-        (false, false) => Err(OpError::Truncated { message, capacity }),
     }
 }

@@ -12,7 +12,7 @@ use bowline_uct::{EpId, PeerFailure, Source};
 
 use super::Engine;
 use crate::action::Action;
-use crate::peer::{NO_PEER, PeerIndex, PeerState, Target, writes_no_more};
+use crate::peer::{NO_PEER, PeerIndex, PeerState, writes_no_more};
 use crate::request::{Body, Receive};
 use crate::space::Lost;
 use crate::state::inbox::Delivery;
@@ -68,17 +68,11 @@ impl Engine {
             return;
         };
         if let Some(before) = peer.failure() {
-            // Its endpoint may have failed before its last messages came: what has begun since never becomes whole.
-            for key in self.lose_assemblies(index) {
-                self.fail(key, how.into());
-            }
-            let Some(peer) = self.peers.get_mut(index as usize) else { return };
             if writes_no_more(how) && !writes_no_more(before) {
                 peer.state = PeerState::Failed(how);
                 self.fail_receives(index, how);
-                self.note_failure(index, how);
             }
-            return;
+            return self.note_failure(index, how);
         }
         self.counters.peers_failed += 1;
         tracing::debug!(rank = peer.address.rank, %how, "peer failed");
@@ -88,8 +82,8 @@ impl Engine {
         if peer.end.is_none() {
             self.inbox.push_back(Delivery::End(peer.name, how));
         }
-        let mut lost = self.lose_assemblies(index);
-        lost.extend(self.requests.iter().filter(|(_, r)| !r.done).filter_map(|(key, request)| {
+        let open = self.requests.iter().filter(|(_, request)| !request.done);
+        let lost = open.filter_map(|(key, request)| {
             let waits = match &request.body {
                 // One that the transport still reads from or writes into ends with its report.
                 Body::Send(send) => send.peer == index && !send.in_flight(),
@@ -100,7 +94,8 @@ impl Engine {
                 Body::Expecting(_) | Body::OneSided(_) | Body::Free => false,
             };
             waits.then_some(key)
-        }));
+        });
+        let lost: Vec<Key> = lost.collect();
         for key in lost {
             self.fail(key, how.into());
         }
@@ -112,22 +107,6 @@ impl Engine {
             // Those for this peer are refused now, and end by that.
             self.actions.push(Action::ResumeOneSided);
         }
-    }
-
-    /// Gives up messages of a peer of which pieces are missing. The receives that they were for.
-    fn lose_assemblies(&mut self, index: PeerIndex) -> Vec<Key> {
-        let Some(peer) = self.peers.get_mut(index as usize) else { return Vec::new() };
-        let assemblies = std::mem::take(&mut peer.assemblies);
-        let mut lost = Vec::new();
-        for assembly in assemblies {
-            match assembly.target {
-                Target::Receive(key) => lost.push(key),
-                Target::Am(_, _, bytes) => self.let_go(index, bytes.len()),
-                // A receive that finds such a message fails.
-                Target::Unexpected(_) | Target::Discard => {}
-            }
-        }
-        lost
     }
 
     /// A peer that had failed otherwise writes no more: what it may have been writing to is free.

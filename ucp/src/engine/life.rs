@@ -8,6 +8,7 @@
 //!   its message: on_message                          space in the lane: Sending::post
 //!   transport: on_completion                         transport: on_completion
 //!   abort, peer fails: Receiving::{abort, ends_with}   closing: stop; peer fails: Sending::in_flight
+//!   kept while it still arrives: on_late_receive, on_dropped; a peer fails: on_peer_failure
 //!                        Action::Poll: what belongs to no single request
 //!
 //!   before there is a message, where a protocol watches
@@ -25,7 +26,7 @@ use std::any::Any;
 
 use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
-use bowline_uct::{Arrival, Caps, PeerFailure, PostError, RkeyId, WHOLE_PROCESS};
+use bowline_uct::{Arrival, Caps, PeerFailure, PostError, RkeyId, Verdict, WHOLE_PROCESS};
 
 use super::{Engine, Inner};
 use crate::lanes::Lane;
@@ -50,7 +51,7 @@ pub(crate) trait Life: Sync {
     }
 
     /// One of them has come. `None`: no correct peer sends it.
-    fn on_message(&self, _: &mut Engine, _: PeerIndex, _: &Arrival<'_>) -> Option<()> {
+    fn on_message(&self, _: &mut Engine, _: PeerIndex, _: &Arrival<'_>) -> Option<Verdict> {
         None
     }
 
@@ -103,7 +104,7 @@ pub(crate) trait Life: Sync {
     /// Such a receive is to end.
     fn finish(&self, _: &mut Engine, _: Key, _: OpStatus) {}
 
-    /// A peer has failed, or has after a failure ended.
+    /// A peer has failed, again perhaps: its endpoint may fail before its last messages have come.
     fn on_peer_failure(&self, _: &mut Engine, _: PeerIndex, _: PeerFailure) {}
 
     /// Goes on with what belongs to no single request.
@@ -155,6 +156,20 @@ pub(crate) trait Life: Sync {
 
     /// That message, by its key, is kept.
     fn on_kept(&self, _: &mut Engine, _receive: Key, _message: Key) {}
+
+    /// A receive was posted for a message that is still arriving: the rest goes there, behind the `bytes` that are here.
+    fn on_late_receive(
+        &self,
+        _: &mut Engine,
+        _: PeerIndex,
+        _message: Key,
+        _receive: Key,
+        _bytes: &[u8],
+    ) {
+    }
+
+    /// Nobody will receive such a message.
+    fn on_dropped(&self, _: &mut Engine, _: PeerIndex, _message: Key) {}
 
     /// A probe has found no message.
     fn on_probe(&self, _: &mut Inner, _: &MatchSpec) {}

@@ -71,7 +71,7 @@ mod table;
 mod tests;
 
 use bowline_base::slab::Key;
-use bowline_uct::{Arrival, PeerFailure};
+use bowline_uct::{Arrival, PeerFailure, Verdict};
 
 use crate::action::Action;
 use crate::engine::life::Life;
@@ -102,7 +102,12 @@ impl Life for Flagged {
         const { &[MessageId::own(wire::ANY)] }
     }
 
-    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        am: &Arrival<'_>,
+    ) -> Option<Verdict> {
         let mut bytes = [0; message::LONGEST];
         if am.payload.len() > bytes.len() {
             return None;
@@ -111,21 +116,20 @@ impl Life for Flagged {
         let message = FlagMessage::parse(&bytes[..n])?;
         let envelope = wire::envelope(&am.header);
         match message {
-            FlagMessage::Flag { entry } => {
-                engine.flag_raised(peer, entry, &envelope);
-                Some(())
+            FlagMessage::Flag { entry } => engine.flag_raised(peer, entry, &envelope),
+            FlagMessage::Nothing { receive } => {
+                engine.asked_in_vain(peer, Key::from_wire(receive))?;
             }
-            FlagMessage::Nothing { receive } => engine.asked_in_vain(peer, Key::from_wire(receive)),
             FlagMessage::Written { receive, length } => {
-                engine.lent_written(peer, &envelope, Key::from_wire(receive), length)
+                engine.lent_written(peer, &envelope, Key::from_wire(receive), length)?;
             }
             // For the sender, which posts what follows.
             FlagMessage::Enable { .. } | FlagMessage::Disable { .. } | FlagMessage::Ask { .. } => {
                 engine.any_table().asked.push_back((peer, envelope, message));
                 engine.actions.push(Action::Poll(&ANY));
-                Some(())
             }
         }
+        Some(Verdict::Consumed)
     }
 
     fn poll(&self, inner: &mut Inner) {

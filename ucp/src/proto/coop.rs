@@ -40,6 +40,7 @@ use bowline_base::slab::Key;
 use bowline_model::cheapest::Line;
 use bowline_uct::{
     AmHeader, Arrival, Caps, Iface, MemHandle, PeerFailure, PostError, Posted, RemoteSlice, Token,
+    Verdict,
 };
 
 use crate::action::Action;
@@ -128,11 +129,17 @@ impl Life for Coop {
         const { &[MessageId::own(wire::COOP_REQ), MessageId::own(wire::COOP_FIN)] }
     }
 
-    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
-        match am.id {
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        am: &Arrival<'_>,
+    ) -> Option<Verdict> {
+        let taken = match am.id {
             wire::COOP_REQ => engine.help(peer, &am.header, am.payload),
             _ => engine.helper_leaves(peer, &am.header),
-        }
+        };
+        taken.map(|()| Verdict::Consumed)
     }
 
     fn on_message_signal_safe(

@@ -10,7 +10,7 @@
 use bowline_base::buffer::SendBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, Arrival, Iface, PostError};
+use bowline_uct::{AmHeader, Arrival, Iface, PostError, Verdict};
 
 use crate::action::Action;
 use crate::engine::life::{Life, Offer};
@@ -98,11 +98,17 @@ impl Life for Fragments {
         const { &[MessageId::own(wire::CTS), MessageId::own(wire::FRAGMENT)] }
     }
 
-    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
-        match am.id {
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        am: &Arrival<'_>,
+    ) -> Option<Verdict> {
+        let taken = match am.id {
             wire::CTS => engine.cts(peer, &am.header, am.payload),
             _ => engine.fragment(peer, &am.header, am.payload),
-        }
+        };
+        taken.map(|()| Verdict::Consumed)
     }
 
     fn is_asked_for(&self, scheme: RndvScheme) -> bool {

@@ -27,7 +27,7 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{
     AmHeader, Arrival, Caps, Iface, LocalSlice, MemHandle, PeerFailure, PostError, Posted,
-    RemoteSlice, RkeyId, WHOLE_PROCESS,
+    RemoteSlice, RkeyId, Verdict, WHOLE_PROCESS,
 };
 
 use super::rendezvous::SEGMENT;
@@ -59,11 +59,17 @@ impl Life for Writes {
         const { &[MessageId::own(wire::PUT), MessageId::own(wire::PUT_DONE)] }
     }
 
-    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
-        match am.id {
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        am: &Arrival<'_>,
+    ) -> Option<Verdict> {
+        let taken = match am.id {
             wire::PUT => engine.put_wanted(peer, &am.header, am.payload),
             _ => engine.put_done(peer, &am.header),
-        }
+        };
+        taken.map(|()| Verdict::Consumed)
     }
 
     /// A piece is done, or the flush behind all.

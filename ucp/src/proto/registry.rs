@@ -1,5 +1,6 @@
 //! The list of all protocols.
 
+use super::eager as unasked;
 use super::{any, coop, fragments, get, put, rtr};
 use crate::engine::life::{Life, Protocols};
 use crate::protocol::{Protocol, eager, one_sided};
@@ -27,7 +28,8 @@ registry! {
     eager::SHORT;
     eager::BCOPY;
     eager::ZCOPY;
-    eager::MULTI;
+    // The life of all four. The first one, as `select` numbers the means.
+    eager::MULTI, life unasked::Eager, keeps unasked::Transfers;
     coop::COOP, life coop::Coop, keeps coop::Queues;
     get::GET, life get::Get;
     put::PUT, life put::Writes;

@@ -76,7 +76,7 @@ mod message;
 mod offers;
 
 use bowline_base::slab::Key;
-use bowline_uct::{Arrival, PeerFailure, PostError};
+use bowline_uct::{Arrival, PeerFailure, PostError, Verdict};
 
 use crate::engine::life::Life;
 use crate::engine::{Engine, Inner};
@@ -106,8 +106,13 @@ impl Life for Announces {
         const { &[MessageId::own(wire::RTR)] }
     }
 
-    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
-        engine.rtr(peer, &am.header, am.payload)
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        am: &Arrival<'_>,
+    ) -> Option<Verdict> {
+        engine.rtr(peer, &am.header, am.payload).map(|()| Verdict::Consumed)
     }
 
     fn receive(&self, inner: &mut Inner, key: Key) {

@@ -14,7 +14,7 @@ use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_model::cheapest::Line;
 use bowline_sim::{Network, NetworkOptions};
-use bowline_uct::{Arrival, Caps, Iface, PeerFailure, PostError};
+use bowline_uct::{Arrival, Caps, Iface, PeerFailure, PostError, Verdict};
 
 use super::{Op, Protocol, all, coop, fragments, get, put};
 use crate::action::Action;
@@ -24,7 +24,7 @@ use crate::error::OpError;
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, PeerState};
 use crate::post;
-use crate::protocol::{Receiving, Sending};
+use crate::protocol::{Receiving, Sending, eager};
 use crate::request::{Body, SendPhase, receive_of};
 use crate::settings::{RndvScheme, SETTINGS};
 use crate::status::WaitsFor;
@@ -96,24 +96,31 @@ impl Life for Parcels {
         &[ASK, PARCEL]
     }
 
-    fn on_message(&self, engine: &mut Engine, peer: PeerIndex, am: &Arrival<'_>) -> Option<()> {
+    fn on_message(
+        &self,
+        engine: &mut Engine,
+        peer: PeerIndex,
+        am: &Arrival<'_>,
+    ) -> Option<Verdict> {
         let [first, second, _] = am.header;
         let key = Key::from_wire(first);
         if MessageId::of(am) == ASK {
-            let Some(send) = engine.asked_for(peer, first)? else { return Some(()) };
+            let Some(send) = engine.asked_for(peer, first)? else { return Some(Verdict::Consumed) };
             let sender = Box::new(Addressed { remote: second });
             send.phase = SendPhase::Moving(sender);
             engine.actions.push(Action::Run(key));
-            return Some(());
+            return Some(Verdict::Consumed);
         }
         // A receive that failed meanwhile is gone.
-        let Some((buffer, fetch)) = receive_of(&mut engine.requests, key) else { return Some(()) };
+        let Some((buffer, fetch)) = receive_of(&mut engine.requests, key) else {
+            return Some(Verdict::Consumed);
+        };
         if fetch.peer != peer || fetch.wanted > am.payload.len() as u64 {
             return None;
         }
         buffer.copy_at(0, am.payload);
         engine.complete_receive(key);
-        Some(())
+        Some(Verdict::Consumed)
     }
 
     fn can(&self, offer: &mut Offer<'_>) -> bool {
@@ -341,7 +348,8 @@ fn every_protocol_that_is_priced_is_a_means() {
     for known in [&coop::COOP, &get::GET, &fragments::FRAGMENTS] {
         assert!(place(known).is_some_and(|at| priced.contains(&at)), "{priced:?}");
     }
-    assert!(priced.iter().all(|life| life + 1 < crate::select::MEANS), "{priced:?}");
+    assert!(priced.iter().all(|life| *life < crate::select::MEANS), "{priced:?}");
+    assert_eq!(place(&eager::MULTI), Some(usize::from(crate::select::EAGER)));
 }
 
 #[test]

@@ -1,33 +1,92 @@
-//! Messages that come in pieces: eager ones, and user's active messages.
+//! Messages that come in pieces: tagged ones, and active messages.
 
 use bowline_base::slab::Key;
 use bowline_base::view::View;
-use bowline_uct::{AmHeader, Verdict};
+use bowline_uct::{AmHeader, PeerFailure, Verdict};
 
-use super::Engine;
+use super::Transfers;
 use crate::action::Action;
+use crate::engine::Engine;
 use crate::error::OpError;
-use crate::peer::{Assembly, PeerIndex, Target};
+use crate::peer::PeerIndex;
+use crate::protocol::eager::MULTI;
 use crate::request::Body;
-use crate::select::{EAGER, Marks, Measure, MessageKind, PieceTimes};
+use crate::select::{EAGER, Measure, MessageKind, PieceTimes};
 use crate::state::inbox::{AmArrival, Delivery};
-use crate::status::OpStatus;
 use crate::unexpected::{INLINE, Payload, Unexpected};
 use crate::wire::{self, FirstPiece};
 
 /// Longest message that may come in eager pieces: no correct sender goes beyond its credit.
 const MAX_PIECES: u64 = 1 << 31;
 
-/// Active messages in the inbox from which on they are counted: most are delivered at once.
-const MANY: usize = 1 << 10;
-
 /// Most messages that one sender may have in pieces at once.
 const MAX_ASSEMBLIES: usize = 64;
+
+/// A message whose pieces are arriving.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    message: u64,
+    target: Target,
+    received: u64,
+    total: u64,
+    /// Bytes of the first piece.
+    first: u64,
+    measure: Measure,
+    /// Of an unexpected message.
+    times: PieceTimes,
+}
+
+impl Assembly {
+    /// Whether its pieces are timed one by one.
+    fn is_timed(&self) -> bool {
+        let Measure { begun, traffic } = self.measure;
+        traffic.kind == MessageKind::Unexpected && begun != 0 && begun != Measure::UNTIMED
+    }
+
+    /// What its pieces have taken, in place of a time as in [`Measure::begun`].
+    fn spent(&self) -> u64 {
+        match self.is_timed() {
+            true => self.times.of_all(self.first, self.total).max(1),
+            false => self.measure.begun,
+        }
+    }
+}
+
+/// Where pieces go.
+#[derive(Debug)]
+enum Target {
+    /// A receive that was posted before.
+    Receive(Key),
+    /// A waiting message.
+    Unexpected(Key),
+    /// A user's active message: handler id, bytes of header, all bytes.
+    Am(u16, u32, Vec<u8>),
+    /// Nobody wants it any more.
+    Discard,
+}
+
+impl Transfers {
+    /// The messages of a peer whose pieces are arriving.
+    fn of(&mut self, peer: PeerIndex) -> &mut Vec<Assembly> {
+        let at = peer as usize;
+        if at >= self.arriving.len() {
+            self.arriving.resize_with(at + 1, Vec::new);
+        }
+        &mut self.arriving[at]
+    }
+
+    /// The one that is kept as `message`.
+    fn kept_as(&mut self, peer: PeerIndex, message: Key) -> Option<&mut Assembly> {
+        let is_it =
+            |a: &&mut Assembly| matches!(a.target, Target::Unexpected(key) if key == message);
+        self.arriving.get_mut(peer as usize)?.iter_mut().find(is_it)
+    }
+}
 
 impl Engine {
     /// Reads the front of a first piece and checks its claims.
     fn first_piece<'a>(
-        &self,
+        &mut self,
         peer: PeerIndex,
         payload: View<'a>,
     ) -> Option<(FirstPiece, View<'a>)> {
@@ -35,7 +94,7 @@ impl Engine {
         let data = payload.slice(front.len(), payload.len().checked_sub(front.len())?)?;
         payload.copy_out(&mut front);
         let first = FirstPiece::parse(&front)?;
-        let under_way = &self.peers[peer as usize].assemblies;
+        let under_way = self.transfers().of(peer);
         let twice = under_way.iter().any(|a| a.message == first.message);
         let fine = !twice
             && under_way.len() < MAX_ASSEMBLIES
@@ -73,7 +132,7 @@ impl Engine {
                     Target::Discard
                 }
                 None => {
-                    let payload = Payload::Partial(Vec::new());
+                    let payload = Payload::Partial { bytes: Vec::new(), protocol: &MULTI };
                     let what = (first.total, first.request);
                     Target::Unexpected(
                         self.enqueue_unexpected(peer, &envelope, what, payload, holder),
@@ -119,7 +178,7 @@ impl Engine {
         data: View<'_>,
         measure: Measure,
     ) {
-        let assemblies = &mut self.peers[peer as usize].assemblies;
+        let assemblies = self.transfers().of(peer);
         assemblies.push(Assembly {
             message: first.message,
             target,
@@ -140,7 +199,7 @@ impl Engine {
         header: &AmHeader,
         payload: View<'_>,
     ) -> Option<Verdict> {
-        let assemblies = &self.peers[peer as usize].assemblies;
+        let assemblies = self.transfers().of(peer);
         let at = assemblies.iter().position(|a| a.message == header[0])?;
         let end = header[1].checked_add(payload.len() as u64)?;
         // One ordered lane: pieces come one after the other, so that none can leave a hole.
@@ -152,7 +211,7 @@ impl Engine {
 
     /// Puts a piece where its message goes, and completes the message with its last one.
     fn add_piece(&mut self, peer: PeerIndex, at: usize, offset: usize, data: View<'_>) -> Verdict {
-        let assembly = &mut self.peers[peer as usize].assemblies[at];
+        let assembly = &mut self.protocols.kept.of_mut::<Transfers>().of(peer)[at];
         assembly.received += data.len() as u64;
         // Memory grows with what has really come, not with what a sender claims.
         let mut held = 0;
@@ -165,7 +224,7 @@ impl Engine {
             }
             Target::Unexpected(key) => {
                 let waiting = self.unexpected.get_mut(*key);
-                if let Some(Payload::Partial(bytes)) = waiting.map(|u| &mut u.payload) {
+                if let Some(Payload::Partial { bytes, .. }) = waiting.map(|u| &mut u.payload) {
                     data.append_to(bytes);
                     held = data.len();
                 }
@@ -185,7 +244,7 @@ impl Engine {
         }
         self.hold(peer, held);
         if whole {
-            let assembly = self.peers[peer as usize].assemblies.swap_remove(at);
+            let assembly = self.transfers().of(peer).swap_remove(at);
             return self.assembled(peer, assembly);
         }
         Verdict::Consumed
@@ -216,7 +275,7 @@ impl Engine {
             Target::Unexpected(key) => {
                 let waiting = self.unexpected.get_mut(key);
                 if let Some(Unexpected { payload, .. }) = waiting
-                    && let Payload::Partial(bytes) = payload
+                    && let Payload::Partial { bytes, .. } = payload
                 {
                     *payload = Payload::Assembled { bytes: std::mem::take(bytes), marks, spent };
                 }
@@ -239,107 +298,23 @@ impl Engine {
         Verdict::Consumed
     }
 
-    /// Completes a receive whose status names the message, truncated or not.
-    pub(crate) fn complete_receive(&mut self, key: Key) {
-        let Some(request) = self.requests.get_mut(key) else {
-            return;
-        };
-        let Body::Receive(receive) = &request.body else {
-            return;
-        };
-        let (message, capacity) = (request.status.length, receive.buffer.len() as u64);
-        let outcome = match message > capacity {
-            _ if receive.buffer.failed() => Err(OpError::NotUnpacked),
-            true => Err(OpError::Truncated { message, capacity }),
-            false => Ok(()),
-        };
-        let status = OpStatus { outcome, ..request.status };
-        self.finish(key, status);
-    }
-
-    /// Gives a waiting message to a receive that was posted after it came.
-    pub(crate) fn hand_over(&mut self, receive: Key, message: Key) {
-        if let Some(waiting) = self.unexpected.get_mut(message)
-            && let Some(request) = self.requests.get_mut(receive)
-        {
-            request.status = OpStatus {
-                source: waiting.source,
-                tag: waiting.tag,
-                length: waiting.length,
-                outcome: Ok(()),
-            };
-        }
-        self.acknowledge_match(message);
-        let Some(waiting) = self.remove_unexpected(message) else {
-            return;
-        };
-        let length = waiting.length as usize;
-        let bytes: &[u8] = match &waiting.payload {
-            Payload::Inline(inline) => &inline[..length],
-            Payload::Whole(bytes) => bytes,
-            Payload::Assembled { bytes, marks, spent } => {
-                return self.hand_over_assembled(receive, waiting.peer, bytes, (*marks, *spent));
-            }
-            Payload::Partial(bytes) => {
-                return self.continue_in(receive, message, waiting.peer, bytes);
-            }
-            Payload::Remote(rts) => {
-                let envelope = crate::matching::Envelope {
-                    space: waiting.space,
-                    source: waiting.source,
-                    tag: waiting.tag,
-                };
-                self.begin_fetch(
-                    receive,
-                    waiting.peer,
-                    &envelope,
-                    **rts,
-                    Some(MessageKind::Unexpected),
-                );
-                return;
-            }
-        };
-        if let Some(Body::Receive(to)) = self.requests.get_mut(receive).map(|r| &mut r.body) {
-            to.buffer.write_at(0, bytes);
-        }
-        self.taken(waiting.peer, length);
-        self.complete_receive(receive);
-    }
-
-    /// The same of a message that has come in pieces, and is measured.
-    fn hand_over_assembled(
-        &mut self,
-        receive: Key,
-        peer: PeerIndex,
-        bytes: &[u8],
-        (marks, spent): (Marks, u64),
-    ) {
-        let timed = spent != 0 && spent != Measure::UNTIMED;
-        let begun = if timed { self.meter.now() } else { None };
-        if let Some(Body::Receive(to)) = self.requests.get_mut(receive).map(|r| &mut r.body) {
-            to.buffer.write_at(0, bytes);
-        }
-        let now = if timed { self.meter.now() } else { None };
-        let copied = now.zip(begun).map_or(0, |(now, begun)| now.saturating_sub(begun));
-        self.end_unexpected(peer, marks, bytes.len() as u64, (spent.saturating_add(copied), now));
-        self.taken(peer, bytes.len());
-        self.complete_receive(receive);
-    }
-
     /// Has the pieces of a message that has begun to come go straight into a receive, behind the `bytes` that are here.
-    fn continue_in(&mut self, receive: Key, message: Key, peer: PeerIndex, bytes: &[u8]) {
-        let is_it =
-            |a: &&mut Assembly| matches!(a.target, Target::Unexpected(key) if key == message);
-        let known = self.peers.get_mut(peer as usize);
-        let assembly =
-            match known.map(|peer| (peer.failure(), peer.assemblies.iter_mut().find(is_it))) {
-                Some((None, Some(assembly))) => assembly,
-                // Its sender has failed: it never becomes whole.
-                lost => {
-                    let how = lost.and_then(|(failure, _)| failure);
-                    return self.fail(receive, how.map_or(OpError::Cancelled, OpError::from));
-                }
-            };
+    pub(super) fn continue_in(
+        &mut self,
+        peer: PeerIndex,
+        message: Key,
+        receive: Key,
+        bytes: &[u8],
+    ) {
+        let failure = self.peers.get(peer as usize).and_then(|peer| peer.failure());
+        let arriving = self.protocols.kept.of_mut::<Transfers>();
+        let assembly = match arriving.kept_as(peer, message).filter(|_| failure.is_none()) {
+            Some(assembly) => assembly,
+            // Its sender has failed: it never becomes whole.
+            None => {
+                return self.fail(receive, failure.map_or(OpError::Cancelled, OpError::from));
+            }
+        };
         assembly.target = Target::Receive(receive);
         let begun = if assembly.is_timed() { self.meter.now() } else { None };
         if let Some(Body::Receive(to)) = self.requests.get_mut(receive).map(|r| &mut r.body) {
@@ -352,66 +327,27 @@ impl Engine {
         }
     }
 
-    /// Reports to the sender of a synchronous message that it was matched. A message that lies with
-    /// its sender is acknowledged when it was fetched.
-    fn acknowledge_match(&mut self, message: Key) {
-        let Some(waiting) = self.unexpected.get_mut(message) else {
-            return;
-        };
-        if waiting.request != 0 && !matches!(waiting.payload, Payload::Remote(_)) {
-            let request = std::mem::take(&mut waiting.request);
-            self.actions.push(Action::Acknowledge { peer: waiting.peer, request });
+    /// Nobody will receive a message that is arriving: its other pieces are dropped.
+    pub(super) fn discard(&mut self, peer: PeerIndex, message: Key) {
+        if let Some(assembly) = self.transfers().kept_as(peer, message) {
+            assembly.target = Target::Discard;
         }
     }
 
-    /// Forgets a message that nobody will receive. `outcome` is reported to its sender, where it waits.
-    pub(crate) fn drop_message(&mut self, message: Key, outcome: u64) {
-        let Some(waiting) = self.remove_unexpected(message) else {
-            return;
-        };
-        let peer = waiting.peer;
-        match waiting.payload {
-            Payload::Remote(rts) => {
-                self.actions.push(Action::Refuse { peer, request: rts.request, outcome });
+    /// Gives up messages of a peer of which pieces are missing.
+    pub(super) fn lose_pieces(&mut self, peer: PeerIndex, how: PeerFailure) {
+        let arriving = self.transfers().arriving.get_mut(peer as usize);
+        for assembly in arriving.map(std::mem::take).unwrap_or_default() {
+            match assembly.target {
+                Target::Receive(key) => self.fail(key, how.into()),
+                Target::Am(_, _, bytes) => self.let_go(peer, bytes.len()),
+                // A receive that finds such a message fails.
+                Target::Unexpected(_) | Target::Discard => {}
             }
-            Payload::Partial(_) => {
-                let assemblies = self.peers.get_mut(peer as usize).map(|p| &mut p.assemblies);
-                for assembly in assemblies.into_iter().flatten() {
-                    if matches!(assembly.target, Target::Unexpected(key) if key == message) {
-                        assembly.target = Target::Discard;
-                    }
-                }
-            }
-            Payload::Inline(_) | Payload::Whole(_) | Payload::Assembled { .. } => {
-                self.taken(peer, waiting.length as usize);
-            }
-        }
-        if waiting.request != 0 {
-            self.actions.push(Action::Refuse { peer, request: waiting.request, outcome });
         }
     }
 
-    pub(super) fn am(
-        &mut self,
-        peer: PeerIndex,
-        header: &AmHeader,
-        payload: View<'_>,
-    ) -> Option<()> {
-        let id = u16::try_from(header[0]).ok()?;
-        let header_len = u32::try_from(header[1]).ok()?;
-        if header_len as usize > payload.len() {
-            return None;
-        }
-        if payload.len() > INLINE {
-            self.hold(peer, payload.len());
-        }
-        let payload = self.am_buffers.copy_in(payload);
-        let arrival =
-            AmArrival { from: self.ep(peer), id, header: header_len, payload, remote: None };
-        self.inbox.push_back(Delivery::Am(arrival));
-        if self.inbox.len() >= MANY {
-            self.note_entry();
-        }
-        Some(())
+    fn transfers(&mut self) -> &mut Transfers {
+        self.protocols.kept.of_mut()
     }
 }

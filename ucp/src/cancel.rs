@@ -56,13 +56,13 @@ impl Inner {
                     return;
                 }
                 match send.phase {
-                    SendPhase::Queued { message: 0, .. } => {
+                    SendPhase::Queued { offset: 0 } => {
                         // The peer's pending queue passes over a request that is complete.
                         inner.engine.fail(id.0, OpError::Cancelled);
                         inner.act();
                     }
                     SendPhase::Offered => inner.post_send_cancel(id.0),
-                    SendPhase::Queued { .. } | SendPhase::Moving(_) | SendPhase::Lent => {}
+                    SendPhase::Queued { .. } | SendPhase::Moving(_) => {}
                 }
             }
             Body::Stream(_) => inner.engine.cancel_stream_receive(id.0),

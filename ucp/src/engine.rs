@@ -228,10 +228,10 @@ impl Engine {
                     // Before the user learns of the end: actions are carried out first.
                     self.actions.push(Action::Withdraw { lane, memory });
                 }
-                if let SendPhase::Moving(sender) = &send.phase {
+                if let SendPhase::Moving(sender) = send.end_phase() {
                     let opened = sender.key().map(|rkey| Action::CloseKey { lane, rkey });
                     opened.into_iter().for_each(|action| self.actions.push(action));
-                    send.phase = SendPhase::Offered;
+                    self.protocols.retire(sender);
                 }
             }
             Body::Receive(Receive { fetch: fetch @ Some(_), .. }) => {
@@ -419,16 +419,11 @@ impl Engine {
 
     /// An operation that the transport had in flight is complete.
     pub(crate) fn transport_completed(&mut self, key: Key, result: Result<u64, PeerFailure>) {
-        let Some(request) = self.requests.get_mut(key) else {
+        let Some(request) = self.requests.get(key) else {
             return;
         };
-        match &mut request.body {
+        match &request.body {
             Body::OneSided(_) => self.one_sided_completed(key, result),
-            Body::Send(send) if matches!(send.phase, SendPhase::Lent) => {
-                let (length, outcome) = (send.buffer.len() as u64, result.map(drop));
-                let outcome = outcome.map_err(OpError::from);
-                self.finish(key, OpStatus { length, outcome, ..OpStatus::NONE });
-            }
             _ => {
                 if let Some(protocol) = request.protocol().filter(|_| !request.done) {
                     self.protocols.life(protocol).on_completion(self, key, result);

@@ -10,7 +10,7 @@
 //!
 //! | buffer of | posted as | stays until |
 //! |---|---|---|
-//! | a send ([`crate::send`]) | `am_zcopy` | its phase is `Lent`: only the transport's report ends it, also when it is cancelled or its peer fails |
+//! | a send ([`crate::proto::eager`]) | `am_zcopy` | its state says that it is in flight: only the transport's report ends it, also when it is cancelled or its peer fails |
 //! | a send ([`crate::send`]) | `mem_expose` | `finish` releases the memory before the request gives the buffer up |
 //! | a send ([`crate::proto::put`]) | `put_zcopy` | `Put::in_flight` is zero: rule 3 there |
 //! | a receive ([`crate::proto::get`]) | `get_zcopy` | `Fetch::in_flight` is zero: a failure of the peer leaves it alone before |

@@ -113,18 +113,30 @@ pub(crate) trait Receiving: fmt::Debug + Send + Any {
     }
 }
 
+/// How far a send came that has posted what the lane took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendStep {
+    /// Nothing is awaited any more.
+    Complete,
+    /// Its state says what is.
+    Moving,
+    /// All that goes unasked is with the peer, whose answer is awaited.
+    Offered,
+}
+
 /// A protocol's part of a send: and how far that came.
 pub(crate) trait Sending: fmt::Debug + Send + Any {
     fn protocol(&self) -> &'static Protocol;
 
-    /// Posts more of the message as the lane has space. Whether nothing is awaited any more.
+    /// Posts more of the message, a header of the user's and a buffer, as the lane has space.
     fn post(
         &mut self,
         _: &mut dyn Iface,
         _: &mut Peer,
+        _header: &[u8],
         _: &mut SendBuf,
-    ) -> Result<bool, PostError> {
-        Ok(false)
+    ) -> Result<SendStep, PostError> {
+        Ok(SendStep::Moving)
     }
 
     /// Whether the transport has operations that read the buffer, so that only its report ends the send.
@@ -145,6 +157,11 @@ pub(crate) trait Sending: fmt::Debug + Send + Any {
     /// Where the receiver's answer is noted, if it may come while the send goes on.
     fn answer(&mut self) -> Option<&mut Option<Result<(), OpError>>> {
         None
+    }
+
+    /// Whether the receiver has the message when it has answered, whatever this side has still to do.
+    fn answer_is_enough(&self) -> bool {
+        true
     }
 
     /// Bytes moved, and what it waits for.

@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use bowline_base::slab::Key;
+
 use crate::engine::Engine;
 use crate::peer::PeerIndex;
 use crate::request::{Body, Request, RequestId, SendKind, SendPhase};
@@ -103,12 +105,12 @@ impl Worker {
     pub fn query(&self, id: RequestId) -> Option<RequestInfo> {
         let inner = self.inner.borrow();
         let engine = &inner.engine;
-        engine.requests.get(id.0).and_then(|request| engine.describe(request))
+        engine.requests.get(id.0).and_then(|request| engine.describe(id.0, request))
     }
 }
 
 impl Engine {
-    fn describe(&self, request: &Request) -> Option<RequestInfo> {
+    fn describe(&self, key: Key, request: &Request) -> Option<RequestInfo> {
         let rank = |peer: PeerIndex| Some(self.peers[peer as usize].address.rank);
         let (operation, rank, length, moved, waits_for) = match &request.body {
             Body::Send(send) => {
@@ -118,9 +120,8 @@ impl Engine {
                     SendKind::Stream => OperationKind::StreamSend,
                 };
                 let (moved, waits) = match &send.phase {
-                    SendPhase::Queued { offset, .. } => (*offset, WaitsFor::Resource),
+                    SendPhase::Queued { offset } => (*offset, WaitsFor::Resource),
                     SendPhase::Offered => (0, WaitsFor::Receiver),
-                    SendPhase::Lent => (0, WaitsFor::Transport),
                     SendPhase::Moving(sender) => sender.describe(),
                 };
                 (operation, rank(send.peer), send.buffer.len() as u64, moved, waits)
@@ -132,7 +133,14 @@ impl Engine {
                 }
                 None => {
                     let capacity = receive.buffer.len() as u64;
-                    (OperationKind::Receive, None, capacity, 0, WaitsFor::Arrival)
+                    let lives = &self.protocols.lives;
+                    match lives.iter().find_map(|life| life.arriving(self, key)) {
+                        Some((peer, moved)) => {
+                            let length = request.status.length;
+                            (OperationKind::Receive, rank(peer), length, moved, WaitsFor::Data)
+                        }
+                        None => (OperationKind::Receive, None, capacity, 0, WaitsFor::Arrival),
+                    }
                 }
             },
             Body::Stream(receive) => {
@@ -166,6 +174,8 @@ impl Engine {
         let status = request.done.then_some(request.status);
         let waits_for = if request.done { WaitsFor::Nothing } else { waits_for };
         let length = status.map_or(length, |status| status.length.max(length));
+        let moved =
+            if status.is_some_and(|status| status.outcome.is_ok()) { length } else { moved };
         Some(RequestInfo { operation, rank, length, moved, waits_for, status })
     }
 }

@@ -6,7 +6,7 @@
 //!            │               └─(match, rendezvous)─► Fetching ────┤
 //!            └─ cancel of Posted ────────────────────────────────►┘
 //!  send ──► Queued ──(all posted, eager)─────────────────────────► Done
-//!             ├──(posted from where it lies)─► Lent ─(transport)─► Done
+//!             ├──(some posted, or lent to the transport)─► Moving ► Done
 //!             └──(envelope posted)─► Offered ──(ACK)─────────────► Done
 //!                                      └─(asked by a protocol)─► Moving ──► Done
 //! ```
@@ -109,18 +109,14 @@ impl Receive {
 /// Where a send request stands.
 #[derive(Debug)]
 pub(crate) enum SendPhase {
-    /// In the peer's pending queue: nothing or some pieces posted.
+    /// In the peer's pending queue, with nothing posted.
     Queued {
-        /// Bytes posted.
+        /// Of a stream, bytes that are posted after all.
         offset: u64,
-        /// Number of the message when it goes in pieces; 0 before the first.
-        message: u64,
     },
     /// The envelope is with the peer, or everything is and a match is awaited.
     Offered,
-    /// The transport has it, and reads it from where it lies.
-    Lent,
-    /// The peer has asked for the message by a protocol in which this side has a part.
+    /// A protocol moves the message, in which this side has a part.
     Moving(Sender),
 }
 
@@ -166,8 +162,6 @@ pub(crate) struct Send {
     pub(crate) marks: Option<Marks>,
     /// Whether the user has cancelled it: its receiver is asked to give it back once everything is posted.
     pub(crate) cancel_wanted: bool,
-    /// What the receiver has answered before the last piece was posted.
-    pub(crate) answer: Result<(), OpError>,
     /// The buffer as peers may read it, where the lane wants to know of it.
     pub(crate) exposed: Option<MemHandle>,
     pub(crate) phase: SendPhase,
@@ -181,11 +175,20 @@ impl Send {
 
     /// Whether the transport reads the buffer, so that only its report ends the send.
     pub(crate) fn in_flight(&self) -> bool {
-        match &self.phase {
-            SendPhase::Lent => true,
-            SendPhase::Moving(sender) => sender.in_flight(),
-            SendPhase::Queued { .. } | SendPhase::Offered => false,
+        matches!(&self.phase, SendPhase::Moving(sender) if sender.in_flight())
+    }
+
+    /// What its receiver has answered while this side had still something to do.
+    pub(crate) fn answer(&mut self) -> Option<Result<(), OpError>> {
+        match &mut self.phase {
+            SendPhase::Moving(sender) => *sender.answer()?,
+            SendPhase::Queued { .. } | SendPhase::Offered => None,
         }
+    }
+
+    /// No protocol moves it any more. What it was in.
+    pub(crate) fn end_phase(&mut self) -> SendPhase {
+        std::mem::replace(&mut self.phase, SendPhase::Offered)
     }
 }
 
@@ -492,9 +495,10 @@ impl Request {
     /// How a send ends whose receiver's answer came while this side had still something to do.
     pub(crate) fn early_answer(&mut self) -> Option<OpStatus> {
         let Body::Send(send) = &mut self.body else { return None };
-        let SendPhase::Moving(sender) = &mut send.phase else { return None };
-        let (length, outcome) = (send.buffer.len() as u64, (*sender.answer()?)?);
-        Some(OpStatus { length, outcome, ..OpStatus::NONE })
+        let outcome = send.answer()?;
+        let enough = matches!(&send.phase, SendPhase::Moving(sender) if sender.answer_is_enough());
+        let length = send.buffer.len() as u64;
+        enough.then_some(OpStatus { length, outcome, ..OpStatus::NONE })
     }
 }
 

@@ -5,7 +5,6 @@
 //! newer behind it.
 
 mod control;
-mod eager;
 mod offer;
 mod queue;
 mod stream;
@@ -24,13 +23,13 @@ use crate::measured;
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, Pending};
 use crate::post::{self, Post};
-use crate::protocol::eager as eager_price;
+use crate::proto::eager::EagerSend;
+use crate::protocol::{SendStep, eager};
 use crate::request::{self, Body, RequestId, Send, SendKind, SendPhase, Sent};
 use crate::state::stream::MAX_REMOTE;
 use crate::unexpected::INLINE;
 use crate::wire;
 
-use eager::Eager;
 use offer::{has_key, offer};
 use stream::Pieces;
 
@@ -113,7 +112,7 @@ impl Inner {
         let passes = peer.watches.let_pass(kind.envelope(), length as u64);
         let whole = length <= max_bcopy && !synchronous && !rendezvous && in_credit;
         let most = lane.attr().limits.am.max_iov;
-        let lent = protocol == Some(&eager_price::ZCOPY)
+        let lent = protocol == Some(&eager::ZCOPY)
             && whole
             && header.is_empty()
             && !is_stream
@@ -141,9 +140,8 @@ impl Inner {
                 }
             }
         }
-        let phase = SendPhase::Queued { offset: 0, message: 0 };
+        let phase = SendPhase::Queued { offset: 0 };
         let header = header.to_vec();
-        let answer = Ok(());
         let send = Send {
             buffer,
             peer: index,
@@ -154,7 +152,6 @@ impl Inner {
             lent,
             marks,
             cancel_wanted: false,
-            answer,
             exposed: None,
             phase,
         };
@@ -229,7 +226,7 @@ impl Inner {
         let peer = &mut self.engine.peers[index as usize];
         let lane = &mut *self.lanes[peer.lane as usize].iface;
         let counters = &mut self.engine.counters;
-        let untouched = matches!(send.phase, SendPhase::Queued { message: 0, .. });
+        let untouched = matches!(send.phase, SendPhase::Queued { offset: 0 });
         let is_am = matches!(send.kind, SendKind::Am { .. });
         let is_tagged = matches!(send.kind, SendKind::Tagged(_));
         let knows = |bit| peer.address.features & bit != 0;
@@ -272,7 +269,7 @@ impl Inner {
         let result = match send.phase {
             SendPhase::Queued { .. } if is_stream && !send.rendezvous => {
                 match stream::pieces(lane, peer, send) {
-                    Ok(Pieces::All) => Ok(true),
+                    Ok(Pieces::All) => Ok(SendStep::Complete),
                     Ok(Pieces::Starved) => return park(peer),
                     Err(error) => Err(error),
                 }
@@ -282,19 +279,27 @@ impl Inner {
                 counters.sent_rndv += u64::from(offered.is_ok());
                 offered
             }
-            SendPhase::Queued { offset, message } => {
-                Eager { lane, peer, send, key }.post(offset, message, counters)
+            SendPhase::Queued { .. } => {
+                let kept = &mut self.engine.protocols.kept;
+                EagerSend { lane, peer, send, key }.post(kept, counters)
             }
-            SendPhase::Moving(ref mut sender) => sender.post(lane, peer, &mut send.buffer),
-            SendPhase::Offered | SendPhase::Lent => Ok(false),
+            SendPhase::Moving(ref mut sender) => {
+                sender.post(lane, peer, &send.header, &mut send.buffer)
+            }
+            SendPhase::Offered => Ok(SendStep::Offered),
         };
+        if result == Ok(SendStep::Offered)
+            && let SendPhase::Moving(sender) = send.end_phase()
+        {
+            self.engine.protocols.retire(sender);
+        }
         if send.cancel_wanted && matches!(send.phase, SendPhase::Offered) {
             self.engine.actions.push(Action::PostSendCancel(key));
         }
         peer.note_posted(first, envelope.as_ref());
         match result {
-            Ok(true) => Post::Complete,
-            Ok(false) => Post::Awaiting,
+            Ok(SendStep::Complete) => Post::Complete,
+            Ok(SendStep::Moving | SendStep::Offered) => Post::Awaiting,
             Err(error) => self.refused(index, error),
         }
     }

@@ -10,6 +10,7 @@ use crate::engine::Engine;
 use crate::matching::{MatchEngine as _, Want};
 use crate::request::{Body, Send, SendKind, SendPhase};
 use crate::space::Space;
+use crate::status::WaitsFor;
 use crate::unexpected::Unexpected;
 use crate::worker::Worker;
 
@@ -114,6 +115,9 @@ fn not_received(space: &Space, unexpected: &Slab<Unexpected>, all: &mut Vec<Stri
     }
 }
 
+const NO_SPACE: &str = "waits for space in the transport, or for credit: what the receiver keeps unreceived is \
+     bounded there by BOWLINE_EAGER_SHARE and BOWLINE_UNEXPECTED_BUDGET";
+
 /// A send that is not complete: to whom, with what tag, and what keeps it.
 fn held_send(send: &Send, rank: u32) -> String {
     let tag = match send.kind {
@@ -121,19 +125,19 @@ fn held_send(send: &Send, rank: u32) -> String {
         SendKind::Am { id } => format!(" for the handler {id}"),
         SendKind::Stream => " of a stream".to_owned(),
     };
-    let why = match send.phase {
-        SendPhase::Queued { .. } => {
-            "waits for space in the transport, or for credit: what the receiver keeps unreceived is \
-             bounded there by BOWLINE_EAGER_SHARE and BOWLINE_UNEXPECTED_BUDGET"
-        }
+    let why = match &send.phase {
+        SendPhase::Queued { .. } => NO_SPACE,
+        SendPhase::Moving(sender) => match sender.describe().1 {
+            WaitsFor::Resource => NO_SPACE,
+            WaitsFor::Transport => "the transport reads it",
+            _ => "on its way",
+        },
         SendPhase::Offered if send.rendezvous => {
             "the receiver has not received it: it stays here until then, as messages do that are longer \
              than BOWLINE_RNDV_THRESHOLD or for which BOWLINE_EAGER_SHARE and \
              BOWLINE_UNEXPECTED_BUDGET have no space left there"
         }
         SendPhase::Offered => "a synchronous send that the receiver has not matched",
-        SendPhase::Lent => "the transport reads it",
-        SendPhase::Moving(_) => "on its way",
     };
     let bytes = send.buffer.len();
     format!("a send of {bytes} bytes to rank {rank} of the job{tag} ({why})")

@@ -61,6 +61,27 @@ fn a_query_says_what_a_request_waits_for() {
     assert!(shown.contains("cancelled"), "{shown}");
 }
 
+/// Pieces are on their way: both sides say how far they came, and the death of the sender ends the receive.
+#[test]
+fn a_query_says_how_many_pieces_have_come() {
+    let options = NetworkOptions { slots: 2, ..NetworkOptions::default() };
+    let settings = [("BOWLINE_RNDV_THRESHOLD", "64m"), ("BOWLINE_EAGER_SHARE_FIRST", "1g")];
+    let pair = Pair::new(options, &settings);
+    let [a, b] = &pair.workers;
+    let receive = b.recv(ANY, RecvBuf::owned(vec![0; 200_000])).expect("posted");
+    let buffer = SendBuf::owned(pattern(200_000, 1));
+    let send = pending(a.send(pair.eps[0], TO, buffer, SendMode::Standard));
+    pair.until(|| b.query(receive).is_some_and(|info| info.moved > 0));
+    let [sending, receiving] =
+        [a.query(send), b.query(receive)].map(|info| info.expect("it is under way"));
+    assert_eq!((receiving.rank, receiving.length), (Some(0), 200_000), "{receiving}");
+    assert_eq!((sending.waits_for, receiving.waits_for), (WaitsFor::Resource, WaitsFor::Data));
+    assert!(receiving.moved <= sending.moved && sending.moved < 200_000, "{sending}, {receiving}");
+    pair.network.kill(0);
+    pair.until(|| b.is_complete(receive));
+    assert!(b.wait(receive).outcome.is_err());
+}
+
 #[test]
 fn a_callback_runs_in_a_later_progress_and_may_call_in() {
     let pair = Pair::new(NetworkOptions::default(), &[]);

@@ -142,7 +142,7 @@ impl Engine {
                 let read = match &send.phase {
                     SendPhase::Moving(sender) => sender.touches_memory(),
                     SendPhase::Offered => send.rendezvous,
-                    SendPhase::Lent | SendPhase::Queued { .. } => false,
+                    SendPhase::Queued { .. } => false,
                 };
                 // What the transport reads ends with its report.
                 send.peer == index && !send.in_flight() && (exposed || !read)

@@ -220,12 +220,7 @@ impl Engine {
                     *sender.answer()? = Some(outcome);
                     self.actions.push(Action::Run(key));
                 }
-                // Matched by its first piece, while others still wait for space.
-                SendPhase::Queued { message, .. } if *message != 0 && send.synchronous => {
-                    send.synchronous = false;
-                    send.answer = outcome;
-                }
-                SendPhase::Queued { .. } | SendPhase::Lent => return None,
+                SendPhase::Queued { .. } => return None,
             }
         }
         Some(())

@@ -9,6 +9,7 @@
 //!   transport: on_completion                         transport: on_completion
 //!   abort, peer fails: Receiving::{abort, ends_with}   closing: stop; peer fails: Sending::in_flight
 //!   kept while it still arrives: on_late_receive, on_dropped; a peer fails: on_peer_failure
+//!   a query: arriving                                a query: Sending::describe; its state is over: retire
 //!                        Action::Poll: what belongs to no single request
 //!
 //!   before there is a message, where a protocol watches
@@ -35,7 +36,7 @@ use crate::pack;
 use crate::peer::{Peer, PeerIndex};
 use crate::post::Post;
 use crate::protocol::Protocol;
-use crate::request::{Fetch, SendKind};
+use crate::request::{Fetch, SendKind, Sender};
 use crate::settings::{Options, RndvScheme};
 use crate::status::OpStatus;
 use crate::wire::MessageId;
@@ -94,6 +95,9 @@ pub(crate) trait Life: Sync {
 
     /// Goes on with a send.
     fn send(&self, _: &mut Inner, _: Key) {}
+
+    /// The state of a send is over: its memory may serve another one.
+    fn retire(&self, _: &mut Kept, _: Sender) {}
 
     /// The endpoint of a send is closed by force: nothing more is done to memory of the peer.
     fn stop(&self, _: &mut Inner, _: Key) {}
@@ -170,6 +174,11 @@ pub(crate) trait Life: Sync {
 
     /// Nobody will receive such a message.
     fn on_dropped(&self, _: &mut Engine, _: PeerIndex, _message: Key) {}
+
+    /// Whose message is arriving in a receive that has no state for it, and how many bytes have come.
+    fn arriving(&self, _: &Engine, _receive: Key) -> Option<(PeerIndex, u64)> {
+        None
+    }
 
     /// A probe has found no message.
     fn on_probe(&self, _: &mut Inner, _: &MatchSpec) {}
@@ -335,6 +344,11 @@ impl Protocols {
     pub(crate) fn life(&self, protocol: &Protocol) -> &'static dyn Life {
         let found = self.lives.iter().find(|life| life.protocol() == protocol);
         *found.expect("a protocol with a part in a request is registered")
+    }
+
+    /// The state of a send is over.
+    pub(crate) fn retire(&mut self, sender: Sender) {
+        self.life(sender.protocol()).retire(&mut self.kept, sender);
     }
 
     /// Whether one watches the receives of a space, a collective one or not.

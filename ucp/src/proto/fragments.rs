@@ -18,7 +18,7 @@ use crate::engine::{Engine, Inner};
 use crate::pack;
 use crate::peer::{Peer, PeerIndex};
 use crate::post;
-use crate::protocol::{Protocol, Receiving, Sending};
+use crate::protocol::{Protocol, Receiving, SendStep, Sending};
 use crate::request::{SendPhase, receive_of};
 use crate::settings::RndvScheme;
 use crate::status::WaitsFor;
@@ -65,8 +65,9 @@ impl Sending for Asked {
         &mut self,
         lane: &mut dyn Iface,
         peer: &mut Peer,
+        _: &[u8],
         buffer: &mut SendBuf,
-    ) -> Result<bool, PostError> {
+    ) -> Result<SendStep, PostError> {
         let max = lane.attr().limits.am.max_bcopy;
         while self.offset < self.wanted {
             let left = (self.wanted - self.offset).min(max as u64) as usize;
@@ -75,7 +76,7 @@ impl Sending for Asked {
             let n = post::packed(lane, peer, wire::FRAGMENT, words, left, &mut pack)?;
             self.offset += n as u64;
         }
-        Ok(true)
+        Ok(SendStep::Complete)
     }
 
     fn touches_memory(&self) -> bool {

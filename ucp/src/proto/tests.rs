@@ -24,7 +24,7 @@ use crate::error::OpError;
 use crate::pack;
 use crate::peer::{Ep, Peer, PeerIndex, PeerState};
 use crate::post;
-use crate::protocol::{Receiving, Sending, eager};
+use crate::protocol::{Receiving, SendStep, Sending, eager};
 use crate::request::{Body, SendPhase, receive_of};
 use crate::settings::{RndvScheme, SETTINGS};
 use crate::status::WaitsFor;
@@ -68,12 +68,13 @@ impl Sending for Addressed {
         &mut self,
         lane: &mut dyn Iface,
         peer: &mut Peer,
+        _: &[u8],
         buffer: &mut SendBuf,
-    ) -> Result<bool, PostError> {
+    ) -> Result<SendStep, PostError> {
         let length = buffer.len();
         let mut pack = |out: View<'_>| pack::message(&[], buffer, 0, length, out);
         post::packed(lane, peer, PARCEL, [self.remote, 0], length, &mut pack)?;
-        Ok(true)
+        Ok(SendStep::Complete)
     }
 
     fn touches_memory(&self) -> bool {

@@ -8,7 +8,8 @@ use crate::loan;
 use crate::pack;
 use crate::peer::{Peer, can_land};
 use crate::post;
-use crate::request::{Send, SendKind, SendPhase};
+use crate::protocol::SendStep;
+use crate::request::{Send, SendKind};
 use crate::settings::RndvScheme;
 use crate::unexpected::INLINE;
 use crate::wire::{self, AmEnvelope, MAX_RKEY, Rts, WireKey};
@@ -27,7 +28,7 @@ pub(super) fn offer(
     send: &mut Send,
     key: Key,
     scheme: RndvScheme,
-) -> Result<bool, PostError> {
+) -> Result<SendStep, PostError> {
     let (mut address, length) = (pack::address(&send.buffer), send.buffer.len());
     let (request, mut packed) = (key.to_wire(), [0; MAX_RKEY]);
     let whole = send.buffer.shape() == MemoryLayout::Whole;
@@ -70,8 +71,7 @@ pub(super) fn offer(
     if send.unasked() > INLINE {
         peer.credit -= send.unasked() as i64;
     }
-    send.phase = SendPhase::Offered;
-    Ok(false)
+    Ok(SendStep::Offered)
 }
 
 /// Lends the buffer to the peer's reads, where the lane does that, and returns the key; without one, the receiver asks for fragments if it cannot read on its own. `None` if it

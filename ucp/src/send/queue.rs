@@ -186,10 +186,12 @@ impl Inner {
         }
     }
 
-    /// An eager send request is wholly posted.
+    /// A send request is wholly posted, and no answer is awaited.
     pub(crate) fn sent(&mut self, key: Key) {
-        let (length, outcome) = match self.engine.requests.get(key) {
-            Some(Request { body: Body::Send(send), .. }) => (send.buffer.len() as u64, send.answer),
+        let (length, outcome) = match self.engine.requests.get_mut(key) {
+            Some(Request { body: Body::Send(send), .. }) => {
+                (send.buffer.len() as u64, send.answer().unwrap_or(Ok(())))
+            }
             _ => (0, Ok(())),
         };
         self.engine.finish(key, OpStatus { length, outcome, ..OpStatus::NONE });

@@ -29,7 +29,7 @@ pub(super) fn pieces(
     // What callbacks pack into a piece may be less than it takes.
     let marks =
         send.marks.filter(|_| send.buffer.shape() != MemoryLayout::Callbacks && total > max);
-    while let SendPhase::Queued { offset, .. } = send.phase
+    while let SendPhase::Queued { offset } = send.phase
         && (offset as usize) < total
     {
         if peer.credit <= 0 {
@@ -46,7 +46,7 @@ pub(super) fn pieces(
         };
         let n = post::packed(lane, peer, id, words, left, &mut pack)?;
         peer.credit -= n as i64;
-        send.phase = SendPhase::Queued { offset: offset + n as u64, message: 1 };
+        send.phase = SendPhase::Queued { offset: offset + n as u64 };
     }
     Ok(Pieces::All)
 }

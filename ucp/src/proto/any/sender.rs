@@ -226,7 +226,7 @@ impl Inner {
             self.lanes[peer.lane as usize].iface.rkey_release(rkey);
         }
         if let Some(send) = send_of(&mut self.engine.requests, key) {
-            send.phase = SendPhase::Queued { offset: 0, message: 0 };
+            send.phase = SendPhase::Queued { offset: 0 };
         }
     }
 

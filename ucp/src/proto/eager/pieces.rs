@@ -75,6 +75,15 @@ impl Transfers {
         &mut self.arriving[at]
     }
 
+    /// Whose message is arriving in a receive, and how many bytes have come.
+    pub(super) fn arriving_in(&self, receive: Key) -> Option<(PeerIndex, u64)> {
+        let is_it = |a: &&Assembly| matches!(a.target, Target::Receive(key) if key == receive);
+        let of = |(peer, all): (PeerIndex, &Vec<Assembly>)| {
+            Some((peer, all.iter().find(is_it)?.received))
+        };
+        (0..).zip(&self.arriving).find_map(of)
+    }
+
     /// The one that is kept as `message`.
     fn kept_as(&mut self, peer: PeerIndex, message: Key) -> Option<&mut Assembly> {
         let is_it =

@@ -1,40 +1,123 @@
-//! A message that goes without being asked for: whole, in pieces, or from where it lies.
+//! Posting a message that goes without being asked for: whole, from where it lies, or in pieces.
 
+use bowline_base::buffer::SendBuf;
 use bowline_base::slab::Key;
 use bowline_base::view::View;
 use bowline_uct::{Iface, LocalSlice, PostError, Posted};
 
+use super::Transfers;
+use crate::engine::life::Kept;
+use crate::error::OpError;
 use crate::loan;
 use crate::pack::{self, RUNS};
 use crate::peer::Peer;
 use crate::post;
+use crate::protocol::eager::MULTI;
+use crate::protocol::{Protocol, SendStep, Sending};
 use crate::request::{Send, SendPhase, token};
 use crate::state::counters::Counters;
+use crate::status::WaitsFor;
 use crate::unexpected::INLINE;
 use crate::wire::{self, FirstPiece};
 
-/// An eager send that is being posted.
-pub(super) struct Eager<'a> {
-    pub(super) lane: &'a mut dyn Iface,
-    pub(super) peer: &'a mut Peer,
-    pub(super) send: &'a mut Send,
-    pub(super) key: Key,
+/// A send of whose pieces some are posted.
+#[derive(Debug)]
+pub(super) struct PartlyPosted {
+    /// The number of the message; 0 where it went whole.
+    message: u64,
+    /// Bytes posted.
+    offset: u64,
+    synchronous: bool,
+    /// The receiver's, which has matched the first piece.
+    answer: Option<Result<(), OpError>>,
 }
 
-impl Eager<'_> {
-    /// Posts the message, or the rest of it. `true` when nothing is awaited any more.
-    pub(super) fn post(
+impl Sending for PartlyPosted {
+    fn protocol(&self) -> &'static Protocol {
+        &MULTI
+    }
+
+    fn post(
         &mut self,
-        mut offset: u64,
-        mut message: u64,
+        lane: &mut dyn Iface,
+        peer: &mut Peer,
+        header: &[u8],
+        buffer: &mut SendBuf,
+    ) -> Result<SendStep, PostError> {
+        let (length, max) = (header.len() + buffer.len(), lane.attr().limits.am.max_bcopy);
+        while (self.offset as usize) < length {
+            let (skip, words) = (self.offset as usize, [self.message, self.offset]);
+            let left = (length - skip).min(max);
+            let mut pack = |out: View<'_>| pack::message(header, buffer, skip, left, out);
+            let n = post::packed(lane, peer, wire::PIECE, words, left, &mut pack)?;
+            self.offset += n as u64;
+        }
+        match self.synchronous && self.answer.is_none() {
+            true => Ok(SendStep::Offered),
+            false => Ok(SendStep::Complete),
+        }
+    }
+
+    fn touches_memory(&self) -> bool {
+        false
+    }
+
+    fn answer(&mut self) -> Option<&mut Option<Result<(), OpError>>> {
+        self.synchronous.then_some(&mut self.answer)
+    }
+
+    fn answer_is_enough(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> (u64, WaitsFor) {
+        (self.offset, WaitsFor::Resource)
+    }
+}
+
+/// A send that the transport has, and reads from where it lies.
+#[derive(Debug)]
+struct Lent;
+
+impl Sending for Lent {
+    fn protocol(&self) -> &'static Protocol {
+        &MULTI
+    }
+
+    fn in_flight(&self) -> bool {
+        true
+    }
+
+    fn touches_memory(&self) -> bool {
+        false
+    }
+
+    fn describe(&self) -> (u64, WaitsFor) {
+        (0, WaitsFor::Transport)
+    }
+}
+
+/// An eager send of which nothing is posted.
+pub(crate) struct EagerSend<'a> {
+    pub(crate) lane: &'a mut dyn Iface,
+    pub(crate) peer: &'a mut Peer,
+    pub(crate) send: &'a mut Send,
+    pub(crate) key: Key,
+}
+
+impl EagerSend<'_> {
+    /// Posts the message. What the lane does not take goes on by a state from those that are `kept`.
+    pub(crate) fn post(
+        &mut self,
+        kept: &mut Kept,
         counters: &mut Counters,
-    ) -> Result<bool, PostError> {
+    ) -> Result<SendStep, PostError> {
         let length = self.send.header.len() + self.send.buffer.len();
-        if message == 0 && self.send.lent {
+        if self.send.lent {
             match self.lend(length) {
-                Ok(posted) => {
+                Ok(step) => {
                     counters.sent_zcopy += 1;
-                    return Ok(posted == Posted::Done);
+                    return Ok(step);
                 }
                 // What the transport says that it takes and does not is copied.
                 Err(PostError::Unsupported | PostError::TooLong | PostError::BadArgument) => {
@@ -43,32 +126,29 @@ impl Eager<'_> {
                 Err(error) => return Err(error),
             }
         }
-        if message == 0 {
-            (offset, message) = self.begin(length, counters)?;
-            if length > INLINE {
-                self.peer.credit -= length as i64;
-            }
-            self.send.phase = SendPhase::Queued { offset, message };
+        let (offset, message) = self.begin(length, counters)?;
+        let Self { lane, peer, send, .. } = self;
+        if length > INLINE {
+            peer.credit -= length as i64;
         }
-        let max = self.lane.attr().limits.am.max_bcopy;
-        while (offset as usize) < length {
-            let Send { header, buffer, .. } = &mut *self.send;
-            let left = (length - offset as usize).min(max);
-            let mut pack =
-                |out: View<'_>| pack::message(header, buffer, offset as usize, left, out);
-            let words = [message, offset];
-            let n = post::packed(self.lane, self.peer, wire::PIECE, words, left, &mut pack)?;
-            offset += n as u64;
-            self.send.phase = SendPhase::Queued { offset, message };
+        let mut state =
+            PartlyPosted { message, offset, synchronous: send.synchronous, answer: None };
+        let posted = state.post(*lane, peer, &send.header, &mut send.buffer);
+        if posted.is_err() {
+            let place = match kept.of_mut::<Transfers>().spare.pop() {
+                Some(mut place) => {
+                    *place = state;
+                    place
+                }
+                None => Box::new(state),
+            };
+            send.phase = SendPhase::Moving(place);
         }
-        if self.send.synchronous {
-            self.send.phase = SendPhase::Offered;
-        }
-        Ok(!self.send.synchronous)
+        posted
     }
 
     /// Posts the message from where it lies.
-    fn lend(&mut self, length: usize) -> Result<Posted, PostError> {
+    fn lend(&mut self, length: usize) -> Result<SendStep, PostError> {
         let Self { lane, peer, send, key } = self;
         let (id, _, words) = send.kind.eager(0);
         let mut runs = [LocalSlice::EMPTY; RUNS];
@@ -80,8 +160,12 @@ impl Eager<'_> {
         if length > INLINE {
             peer.credit -= length as i64;
         }
-        send.phase = SendPhase::Lent;
-        Ok(posted)
+        if posted == Posted::Done {
+            return Ok(SendStep::Complete);
+        }
+        // Which takes no memory.
+        send.phase = SendPhase::Moving(Box::new(Lent));
+        Ok(SendStep::Moving)
     }
 
     /// Posts the message whole, or its first piece. Returns how much went, and its number.
@@ -94,12 +178,12 @@ impl Eager<'_> {
         if synchronous && length + 8 <= max {
             let request = key.to_wire().to_le_bytes();
             post::message(*lane, peer, wire::EAGER_SYNC, words, [&request, header], buffer)?;
-            return Ok((whole, u64::MAX));
+            return Ok((whole, 0));
         }
         if !synchronous && length <= max {
             post::message(*lane, peer, single, words, [header, &[]], buffer)?;
             counters.sent_bcopy += 1;
-            return Ok((whole, u64::MAX));
+            return Ok((whole, 0));
         }
         let request = if synchronous { key.to_wire() } else { 0 };
         let message = peer.next_message;

@@ -1,4 +1,4 @@
-//! What a protocol does: the life that each of them has, and the table by which a worker finds it.
+//! What a protocol does: the life that each of them has. `table` is that by which a worker finds it.
 //!
 //! ```text
 //!               receiver                                          sender
@@ -23,7 +23,7 @@
 //! method whose name ends in `signal_safe` runs in a signal handler: it allocates and frees nothing, and what it does not
 //! do is done by the next ordinary call.
 
-use std::any::Any;
+mod table;
 
 use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
@@ -40,6 +40,8 @@ use crate::request::{Fetch, SendKind, Sender};
 use crate::settings::{Options, RndvScheme};
 use crate::status::OpStatus;
 use crate::wire::MessageId;
+
+pub(crate) use table::{Keeps, Kept, Protocols};
 
 /// The life of a protocol. What a protocol has no part in does nothing.
 pub(crate) trait Life: Sync {
@@ -244,125 +246,10 @@ impl Offer<'_> {
     }
 }
 
-/// What a worker keeps for a protocol, beside the requests.
-pub(crate) trait Keeps: Any + std::marker::Send {
-    /// The peers that it names; of those that are `gone` it waits for nothing.
-    fn peers(&self, gone: &dyn Fn(PeerIndex) -> bool) -> Vec<PeerIndex>;
-
-    /// The place of a peer that is over becomes another's.
-    fn forget(&mut self, _: PeerIndex) {}
-
-    /// Whether the protocol is to be polled now and then.
-    fn waits(&self) -> bool {
-        false
-    }
-}
-
-#[derive(Default)]
-pub(crate) struct Kept(Vec<(&'static Protocol, Box<dyn Keeps>)>);
-
-impl Kept {
-    pub(crate) fn add(&mut self, protocol: &'static Protocol, kept: Box<dyn Keeps>) {
-        self.0.push((protocol, kept));
-    }
-
-    /// What is kept as `T`.
-    pub(crate) fn of<T: Keeps>(&self) -> &T {
-        let found = self.0.iter().find_map(|(_, kept)| (&**kept as &dyn Any).downcast_ref());
-        found.expect("a protocol is registered with what is kept for it")
-    }
-
-    /// The same, to change it.
-    pub(crate) fn of_mut<T: Keeps>(&mut self) -> &mut T {
-        let found =
-            self.0.iter_mut().find_map(|(_, kept)| (&mut **kept as &mut dyn Any).downcast_mut());
-        found.expect("a protocol is registered with what is kept for it")
-    }
-
-    /// All of it, with the protocol that it is for.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Protocol, &dyn Keeps)> {
-        self.0.iter().map(|(protocol, kept)| (*protocol, &**kept))
-    }
-
-    /// The place of a peer that is over becomes another's.
-    pub(crate) fn forget(&mut self, peer: PeerIndex) {
-        self.0.iter_mut().for_each(|(_, kept)| kept.forget(peer));
-    }
-}
-
 /// A receive that a message has met which the receive's protocol wants to be kept. The code that keeps the message hands it to
 /// that protocol.
 #[derive(Clone, Copy)]
 pub(crate) struct Holder {
     pub(crate) receive: Key,
     pub(crate) life: &'static dyn Life,
-}
-
-/// Ids of active messages.
-const IDS: usize = 32;
-
-/// The protocols of one worker.
-#[derive(Default)]
-pub(crate) struct Protocols {
-    /// All, in the order of preference.
-    pub(crate) all: Vec<&'static Protocol>,
-    /// Those that do something, in the order in which a receiver asks them.
-    pub(crate) lives: Vec<&'static dyn Life>,
-    /// By the id of a message: whose it is.
-    owners: [Option<&'static dyn Life>; IDS],
-    /// Whose those are that share an id. Few.
-    numbered: Vec<(u32, &'static dyn Life)>,
-    pub(crate) kept: Kept,
-}
-
-impl Protocols {
-    /// Adds a protocol behind the others, of which the first that can is taken.
-    pub(crate) fn add(&mut self, protocol: &'static Protocol, life: Option<&'static dyn Life>) {
-        self.all.push(protocol);
-        let Some(life) = life else { return };
-        self.lives.push(life);
-        for id in life.ids() {
-            debug_assert!(self.of(*id).is_none(), "a message belongs to one protocol");
-            match id.number() {
-                Some(number) => self.numbered.push((number, life)),
-                None => self.owners[usize::from(id.am().get())] = Some(life),
-            }
-        }
-    }
-
-    /// Adds those of a worker behind the others, with what is kept for them.
-    #[cfg(test)]
-    pub(crate) fn add_all(&mut self, others: Self) {
-        for protocol in others.all {
-            let life = others.lives.iter().find(|life| life.protocol() == protocol);
-            self.add(protocol, life.copied());
-        }
-        others.kept.0.into_iter().for_each(|(protocol, kept)| self.kept.add(protocol, kept));
-    }
-
-    /// What a protocol does that has part in a request.
-    pub(crate) fn life(&self, protocol: &Protocol) -> &'static dyn Life {
-        let found = self.lives.iter().find(|life| life.protocol() == protocol);
-        *found.expect("a protocol with a part in a request is registered")
-    }
-
-    /// The state of a send is over.
-    pub(crate) fn retire(&mut self, sender: Sender) {
-        self.life(sender.protocol()).retire(&mut self.kept, sender);
-    }
-
-    /// Whether one watches the receives of a space, a collective one or not.
-    pub(crate) fn watch_receives(&self, options: &Options, collective: bool) -> bool {
-        self.lives.iter().any(|life| life.watches_receives(options, collective))
-    }
-
-    /// The protocol that a message is of.
-    pub(crate) fn of(&self, id: MessageId) -> Option<&'static dyn Life> {
-        match id.number() {
-            Some(number) => {
-                self.numbered.iter().find(|(other, _)| *other == number).map(|one| one.1)
-            }
-            None => *self.owners.get(usize::from(id.am().get()))?,
-        }
-    }
 }

@@ -12,6 +12,7 @@
 //! What they cost is in [`crate::protocol::eager`], since lanes ask for that. A tagged message in one piece is received by
 //! the engine's sink without a table, and a short one sent by [`crate::post`].
 
+mod assembly;
 mod pieces;
 mod send;
 mod whole;
@@ -31,7 +32,7 @@ use crate::request::{Sender, send_of};
 use crate::status::OpStatus;
 use crate::wire::{self, MessageId};
 
-use pieces::Assembly;
+use assembly::Assembly;
 use send::PartlyPosted;
 
 pub(crate) use send::EagerSend;

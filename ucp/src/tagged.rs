@@ -116,9 +116,13 @@ impl Inner {
     /// A probe has found no message.
     #[cold]
     fn found_none(&mut self, spec: &MatchSpec) {
-        if self.engine.watches_receives {
-            for at in 0..self.engine.protocols.lives.len() {
-                self.engine.protocols.lives[at].on_probe(self, spec);
+        let engine = &mut self.engine;
+        let space = engine.spaces.get_mut(spec.space).filter(|_| engine.watches_receives);
+        let Some(collective) = space.map(|space| space.options.collective) else { return };
+        for at in 0..self.engine.protocols.lives.len() {
+            let life = self.engine.protocols.lives[at];
+            if life.watches_receives(&self.engine.options, collective) {
+                life.on_probe(self, spec);
             }
         }
     }

@@ -144,7 +144,7 @@ pub(crate) trait Life: Sync {
     }
 
     /// Whether it watches the receives of a space, a collective one or not. It hears of those that are posted there, of
-    /// probes that find nothing, in any space, and of what meets a receive, as [`on_met`](Self::on_met) says.
+    /// probes that find nothing there, and of what meets a receive, as [`on_met`](Self::on_met) says.
     fn watches_receives(&self, _: &Options, _collective: bool) -> bool {
         false
     }
@@ -182,7 +182,7 @@ pub(crate) trait Life: Sync {
         None
     }
 
-    /// A probe has found no message.
+    /// A probe of a space that it watches has found no message.
     fn on_probe(&self, _: &mut Inner, _: &MatchSpec) {}
 
     /// A space was closed.

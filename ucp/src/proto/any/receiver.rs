@@ -115,9 +115,6 @@ impl Inner {
 
     /// A probe has found no message. Those that only flags stand for come as ever from now on.
     pub(super) fn probe_flags(&mut self, spec: &MatchSpec) {
-        if self.engine.options.any_source != AnySource::Flags {
-            return;
-        }
         let want = spec.want();
         while let Some((id, raised)) = self.engine.any_table().first_raised(spec.space, &want) {
             self.disable_at(id, raised.peer);

@@ -299,6 +299,11 @@ impl Life for OfCollectives {
         assert_eq!(space, 1, "nobody watches another space");
         inner.engine.protocols.kept.of_mut::<Seen>().receives += 1;
     }
+
+    fn on_probe(&self, inner: &mut Inner, spec: &MatchSpec) {
+        assert_eq!(spec.space, 1, "nobody watches another space");
+        inner.engine.protocols.kept.of_mut::<Seen>().probes += 1;
+    }
 }
 
 #[test]
@@ -311,7 +316,9 @@ fn a_protocol_hears_of_the_spaces_that_it_watches_alone() {
     workers[1].open_space(1, options).expect("it is new");
     let spec = MatchSpec { space: 1, source: Some(0), tag: 1, tag_mask: u64::MAX };
     workers[1].recv(spec, RecvBuf::owned(vec![0; 8])).expect("the space is open");
-    seen(&workers[1], |seen| assert_eq!(seen.receives, 1));
+    let found = [0, 1].map(|space| workers[1].probe(&MatchSpec { space, ..spec }));
+    assert_eq!(found, [None, None]);
+    seen(&workers[1], |seen| assert_eq!((seen.receives, seen.probes), (1, 1)));
     {
         let inner = &mut *workers[1].inner.borrow_mut();
         let space = inner.engine.spaces.get_mut(0).expect("it is open");

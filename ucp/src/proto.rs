@@ -17,6 +17,7 @@ mod peer_offers;
 pub(crate) mod put;
 mod registry;
 pub(crate) mod rendezvous;
+mod reports;
 pub(crate) mod rtr;
 
 pub use crate::protocol::{Conditions, Op, Protocol, ProtocolRange, SelectionContext, Table};

@@ -178,7 +178,7 @@ impl Inner {
     ///
     /// # Errors
     /// When the lane refuses, or the message is not written yet (rule 6).
-    pub(crate) fn report_lent(
+    pub(in crate::proto) fn report_lent(
         &mut self,
         index: PeerIndex,
         one: Unreported,

@@ -9,14 +9,13 @@ use crate::address::WRITTEN;
 use crate::engine::{Engine, Inner};
 use crate::matching::Envelope;
 use crate::pack;
-use crate::peer::{PeerIndex, PeerState};
+use crate::peer::PeerIndex;
 use crate::post::{self, Post};
 use crate::proto::peer_offers::{
     AnnouncedWant, OFFERS, Offers, PeerOffer, Unreported, Writing, pop_first_written,
 };
-use crate::proto::put::{Put, putting};
+use crate::proto::put::Put;
 use crate::request::{Send, SendKind, SendPhase, send_of};
-use crate::status::OpStatus;
 use crate::wire;
 
 /// Most polls of a send for an announcement: a poll may bring one message alone, of whichever peer.
@@ -83,102 +82,43 @@ impl Inner {
         Some(Post::Awaiting)
     }
 
-    /// A peer hears of all that is written to its announced receives.
+    /// Posts what a peer is to hear of the first message that is written to it, for a receive that it has announced.
     ///
     /// # Errors
-    /// When the lane refuses; what was not reported by then stays.
-    pub(crate) fn report_all(&mut self, index: PeerIndex) -> Result<(), PostError> {
-        self.report(index, usize::MAX)
-    }
-
-    /// The writing of a send has ended that the peer has heard nothing of: it hears of that, of what is in front of
-    /// it, and of what has waited behind it.
-    pub(crate) fn report_written(&mut self, index: PeerIndex, key: Key) {
-        let Some(offers) = self.engine.peers[index as usize].watches.of::<Offers>() else { return };
-        let Some(at) = offers.unreported.iter().position(|one| one.key == key) else { return };
-        let ended = |one: &&Unreported| one.state != Writing::UnderWay;
-        let behind = offers.unreported.iter().skip(at + 1).take_while(ended).count();
-        self.report_first(index, at + 1 + behind);
-    }
-
-    /// A peer hears of what is whole in front of anything that is not, of this protocol or of
-    /// [`ANY`](crate::proto::any::ANY), whose messages have their place among these. Whether the lane took all.
-    pub(in crate::proto) fn report_whole(&mut self, index: PeerIndex) -> bool {
-        let peer = &self.engine.peers[index as usize];
-        if peer.state != PeerState::Ready {
-            return true;
+    /// When the lane refuses.
+    pub(in crate::proto) fn report_announced(
+        &mut self,
+        index: PeerIndex,
+        one: Unreported,
+    ) -> Result<(), PostError> {
+        let Unreported { key, receive, envelope, length, state, .. } = one;
+        let peer = &mut self.engine.peers[index as usize];
+        // One that has failed is not for the peer to hear of, which has failed itself.
+        let lives = send_of(&mut self.engine.requests, key).is_some();
+        let at_once = state == Writing::Whole && peer.address.features & WRITTEN != 0;
+        if lives {
+            let message = match at_once {
+                true => RtrMessage::Written { receive, length },
+                false => RtrMessage::Taken { receive, request: key.to_wire(), length },
+            };
+            let ([first, second, _], number) = (wire::tagged(&envelope, 0), peer.tx_sequence);
+            let lane = &mut *self.lanes[peer.lane as usize].iface;
+            post::parts(lane, peer, wire::RTR, [first, second], &[&message.pack()])?;
+            if let Some(offers) = peer.watches.of_mut::<Offers>() {
+                offers.reports = true;
+            }
+            peer.note_posted(number, Some(&envelope));
         }
-        let ended = |one: &&Unreported| one.state != Writing::UnderWay;
-        let whole = |offers: &Offers| offers.unreported.iter().take_while(ended).count();
-        let count = peer.watches.of().map_or(0, whole);
-        self.report_first(index, count)
-    }
-
-    fn report_first(&mut self, index: PeerIndex, count: usize) -> bool {
-        match self.report(index, count) {
-            Ok(()) => true,
-            Err(PostError::NoResource) => {
-                let peer = &self.engine.peers[index as usize];
-                self.lanes[peer.lane as usize].iface.want_writable(peer.ep);
-                self.call_progress_thread();
-                false
-            }
-            Err(error) => {
-                let _ = self.refused(index, error);
-                false
-            }
+        pop_first_written(peer);
+        if lives && !at_once {
+            self.engine.counters.rtr_taken += 1;
         }
-    }
-
-    /// Reports of the first `count` unreported sends how far they are.
-    fn report(&mut self, index: PeerIndex, count: usize) -> Result<(), PostError> {
-        for _ in 0..count {
-            let peer = &mut self.engine.peers[index as usize];
-            let first = |offers: &Offers| offers.unreported.front().copied();
-            let Some(unreported) = peer.watches.of().and_then(first) else { break };
-            if unreported.flagged {
-                self.report_lent(index, unreported)?;
-                continue;
-            }
-            let Unreported { key, receive, envelope, length, state, .. } = unreported;
-            // One that has failed is not for the peer to hear of, which has failed itself.
-            let lives = send_of(&mut self.engine.requests, key).is_some();
-            let at_once = state == Writing::Whole && peer.address.features & WRITTEN != 0;
-            if lives {
-                let message = match at_once {
-                    true => RtrMessage::Written { receive, length },
-                    false => RtrMessage::Taken { receive, request: key.to_wire(), length },
-                };
-                let ([first, second, _], number) = (wire::tagged(&envelope, 0), peer.tx_sequence);
-                let lane = &mut *self.lanes[peer.lane as usize].iface;
-                post::parts(lane, peer, wire::RTR, [first, second], &[&message.pack()])?;
-                if let Some(offers) = peer.watches.of_mut::<Offers>() {
-                    offers.reports = true;
-                }
-                peer.note_posted(number, Some(&envelope));
-            }
-            pop_first_written(peer);
-            if lives && !at_once {
-                self.engine.counters.rtr_taken += 1;
-            }
-            if lives && at_once {
-                self.end_written(key);
-            } else if lives && state != Writing::UnderWay {
-                self.end_put(key);
-            }
+        if lives && at_once {
+            self.end_written(key);
+        } else if lives && state != Writing::UnderWay {
+            self.end_put(key);
         }
         Ok(())
-    }
-
-    /// A send was written, and its peer has heard of it.
-    pub(crate) fn end_written(&mut self, key: Key) {
-        let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else { return };
-        let (length, rkey) = (buffer.len() as u64, put.take_key());
-        if let Some(rkey) = rkey {
-            let lane = self.engine.peers[index as usize].lane;
-            self.lanes[lane as usize].iface.rkey_release(rkey);
-        }
-        self.engine.finish(key, OpStatus { length, ..OpStatus::NONE });
     }
 }
 

@@ -3,6 +3,7 @@
 //! the others are served.
 
 mod damage;
+mod flags;
 mod floods;
 mod fragments;
 mod honest;
@@ -40,6 +41,7 @@ const RESERVED: u8 = 19;
 const NOTICE: u8 = 20;
 const REMOTE: u8 = 22;
 const RTR: u8 = 25;
+const ANY: u8 = 29;
 const SELECT: u8 = 30;
 
 /// What a worker may keep beyond its limits: what one call of a transport brings.
@@ -57,9 +59,9 @@ fn worker_on(lane: Box<dyn Iface>, rank: u32, settings: &[(&str, &str)]) -> Work
     opened(parts(rank, lane, &config(settings)), 0, space())
 }
 
-/// What a forger has heard, and the request that the last offer to it named.
+/// What a forger has heard, the request that the last offer to it named, and the words that were about flags.
 #[derive(Default)]
-struct Heard(Vec<(u8, [u64; 2])>, u64);
+struct Heard(Vec<(u8, [u64; 2])>, u64, Vec<Vec<u64>>);
 
 impl Sink for Heard {
     fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
@@ -69,6 +71,11 @@ impl Sink for Heard {
             arrival.payload.copy_out(&mut request);
             self.1 = u64::from_le_bytes(request);
         }
+        if arrival.id.get() == ANY {
+            let words = arrival.payload.to_vec();
+            let words = words.chunks_exact(8).map(|word| word.try_into().expect("eight bytes"));
+            self.2.push(words.map(u64::from_le_bytes).collect());
+        }
         Verdict::Consumed
     }
     fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
@@ -76,8 +83,9 @@ impl Sink for Heard {
     fn failed(&mut self, _: Option<Source>, _: Option<EpId>, _: PeerFailure) {}
 }
 
-/// Rank 1 of the job, which says what it likes.
+/// A rank of the job, which says what it likes.
 struct Forger {
+    rank: u32,
     network: Network,
     lane: SimIface,
     ep: EpId,
@@ -92,7 +100,12 @@ struct Forger {
 }
 
 impl Forger {
+    /// Rank 1.
     fn new(network: &Network, victim: &Worker) -> Self {
+        Self::of_rank(1, network, victim)
+    }
+
+    fn of_rank(rank: u32, network: &Network, victim: &Worker) -> Self {
         let mut lane = network.open();
         let theirs = WorkerAddress::parse(&victim.address()).expect("it is one");
         let ep = lane.connect(&theirs.lanes[0].address).expect("it can be reached");
@@ -100,8 +113,8 @@ impl Forger {
         let network = network.clone();
         let address = Vec::new();
         let mut forger =
-            Self { network, lane, ep, sequence: 0, number: 0, heard, address, reads: true };
-        forger.greet(2);
+            Self { rank, network, lane, ep, sequence: 0, number: 0, heard, address, reads: true };
+        forger.greet(u64::from(rank) + 1);
         forger
     }
 
@@ -109,7 +122,7 @@ impl Forger {
         let address = LaneAddress { provider: "sim".into(), address: self.lane.address() };
         let hello = WorkerAddress {
             job: 1,
-            rank: 1,
+            rank: self.rank,
             incarnation: 0,
             uid,
             features: u32::MAX,

@@ -20,10 +20,11 @@ const DATA: i32 = 1;
 const END: i32 = 2;
 
 /// By name: over which transport, and whether a worker is killed.
-const CASES: [(&str, &str, bool); 3] = [
+const CASES: [(&str, &str, bool); 4] = [
     ("any_source::over_shared_memory", "self,shm", false),
     ("any_source::over_tcp", "self,tcp", false),
     ("any_source::a_worker_is_killed", "self,shm", true),
+    ("any_source::a_worker_is_killed_over_tcp", "self,tcp", true),
 ];
 
 pub(crate) fn rank(name: &str) -> bool {

@@ -65,7 +65,7 @@ pub(crate) fn die() -> ! {
     }
 }
 
-fn dead<T: std::fmt::Debug>(result: Result<T, MpiError>) {
+pub(crate) fn dead<T: std::fmt::Debug>(result: Result<T, MpiError>) {
     match result {
         Err(
             MpiError::PeerFailed(_) | MpiError::MemberFailed { .. } | MpiError::Unreachable { .. },
@@ -75,7 +75,7 @@ fn dead<T: std::fmt::Debug>(result: Result<T, MpiError>) {
 }
 
 /// Repeats `call` until it fails, which must be because of the dead rank.
-fn until_dead<T: std::fmt::Debug>(mut call: impl FnMut() -> Result<T, MpiError>) {
+pub(crate) fn until_dead<T: std::fmt::Debug>(mut call: impl FnMut() -> Result<T, MpiError>) {
     loop {
         if let Err(error) = call() {
             return dead::<()>(Err(error));
@@ -263,11 +263,11 @@ fn killed_in_background(world: &World) {
 }
 
 /// Long messages that are under way when a rank dies, and their length.
-const LONG: (i32, usize) = (4, 2 << 20);
+pub(crate) const LONG: (i32, usize) = (4, 2 << 20);
 
 /// The one that dies has offered them, in memory that is registered nowhere, and is killed as soon as the other one has
 /// begun to receive: together they are longer than what a ring holds, so that not all that is asked for has been sent.
-fn killed_while_read(world: &World) {
+pub(crate) fn killed_while_read(world: &World) {
     let (count, length) = LONG;
     if world.rank() == 1 {
         let mine: Vec<_> = (0..count).map(|at| vec![at as u8 + 1; length]).collect();
@@ -305,7 +305,7 @@ fn killed_while_read(world: &World) {
 }
 
 /// The one that dies receives them, and is killed as soon as the first one is there.
-fn killed_while_reading(world: &World) {
+pub(crate) fn killed_while_reading(world: &World) {
     let (count, length) = LONG;
     if world.rank() == 1 {
         let mut into: Vec<_> = (0..count).map(|_| vec![0u8; length]).collect();

@@ -21,6 +21,7 @@ mod meeting;
 mod rails;
 mod shared;
 mod streams;
+mod written;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
             || background::rank(&name)
             || announced::rank(&name)
             || any_source::rank(&name)
+            || written::rank(&name)
             || shared::rank(&name)
             || rails::rank(&name)
             || computing::rank(&name)
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
         background::cases(),
         announced::cases(),
         any_source::cases(),
+        written::cases(),
         shared::cases(),
         rails::cases(),
         meeting::cases(),

@@ -12,6 +12,7 @@ mod locked;
 mod locked_lane;
 pub(crate) mod many;
 pub(crate) mod memory;
+mod metered;
 pub(crate) mod network;
 pub(crate) mod processes;
 pub(crate) mod threads;

@@ -8,6 +8,7 @@ use bowline_sim::{Network, NetworkOptions};
 use bowline_uct::{AmId, Iface};
 
 use super::forms::{Form, SLOTS};
+use super::metered::{Asked, Metered};
 use super::processes::Counter;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
@@ -48,17 +49,26 @@ fn lane(peers: u32) -> QueueOptions {
     QueueOptions { form: QueueForm::Scmp, slots: SLOTS, peers, rings: 0 }
 }
 
-/// A lane for `peers` that is open on the simulated network, and what it has made to receive in beside what the network has.
-fn opened(network: &Network, peers: u32, uid: u64) -> Result<(QueueLane, usize)> {
-    let below = network.open();
-    let other = below.attr().receive_bytes;
-    Ok((QueueLane::open(Box::new(below), &lane(peers), uid)?, other))
+/// A lane for `peers` that is open on the simulated network, and what it has asked that for.
+fn opened(network: &Network, peers: u32, uid: u64) -> Result<(QueueLane, Asked)> {
+    let (below, asked) = Metered::new(network.open());
+    Ok((QueueLane::open(Box::new(below), &lane(peers), uid)?, asked))
 }
 
-/// What an open lane has made to receive in before anybody has sent to it.
+/// Bytes in which an open lane receives: those for which it has asked the network, which are also those that it says
+/// it has beside the network's own.
+fn held(lane: &QueueLane, asked: &Asked) -> Result<usize> {
+    let said = lane.attr().receive_bytes;
+    let other = Network::new(NetworkOptions::default()).open().attr().receive_bytes;
+    let bytes = asked.bytes();
+    ensure!(said == other + bytes, "a lane has asked for {bytes} bytes and says {said} - {other}");
+    Ok(bytes)
+}
+
+/// The same before anybody has sent to it.
 fn held_by_nobody(peers: u32) -> Result<usize> {
-    let (lane, other) = opened(&Network::new(NetworkOptions::default()), peers, 1)?;
-    Ok(lane.attr().receive_bytes - other)
+    let (lane, asked) = opened(&Network::new(NetworkOptions::default()), peers, 1)?;
+    held(&lane, &asked)
 }
 
 /// The same when so many have sent to it.
@@ -66,7 +76,7 @@ fn held_by_senders(senders: u32) -> Result<usize> {
     /// Moments of the network after which the messages are given up.
     const MOST_MOMENTS: u32 = 1_000_000;
     let network = Network::new(NetworkOptions::default());
-    let (mut receiver, other) = opened(&network, MOST, 1)?;
+    let (mut receiver, asked) = opened(&network, MOST, 1)?;
     let address = receiver.address();
     let mut lanes = Vec::new();
     for sender in 1..=senders {
@@ -86,7 +96,7 @@ fn held_by_senders(senders: u32) -> Result<usize> {
         moments += 1;
         ensure!(moments < MOST_MOMENTS && seen.failed.is_none(), "a message never came");
     }
-    Ok(receiver.attr().receive_bytes - other)
+    held(&receiver, &asked)
 }
 
 fn memory(_: &Context) -> Result<Table> {
@@ -174,7 +184,7 @@ fn notes(table: &mut Table) -> Result<()> {
     let before: Vec<usize> =
         [1, 1024, MOST].into_iter().map(held_by_nobody).collect::<Result<_>>()?;
     table.exact(
-        "memory for peers that might come is one constant, in lanes that are open",
+        "memory for peers that might come is one constant, as open lanes have asked for it",
         format!("{before:?} bytes with 1, 1024 and {MOST} of them"),
         before == [own; 3],
     );
@@ -185,7 +195,7 @@ fn notes(table: &mut Table) -> Result<()> {
         shown.push(format!("{held} bytes with {senders}"));
     }
     table.exact(
-        "lanes that are open hold what is computed, when so many have sent to them",
+        "lanes that are open have asked for what is computed, when so many have sent to them",
         shown.join(", "),
         right,
     );
@@ -209,8 +219,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_lanes_hold_what_is_computed() {
-        assert_eq!(held_by_nobody(5).ok(), lane(MOST).receive_bytes(0));
+    fn open_lanes_ask_for_what_is_computed() {
+        for peers in [1, 5, MOST] {
+            assert_eq!(held_by_nobody(peers).ok(), lane(MOST).receive_bytes(0));
+        }
         for senders in [1, 40] {
             assert_eq!(held_by_senders(senders).ok(), lane(MOST).receive_bytes(senders));
         }

@@ -5,6 +5,7 @@
 
 mod clock;
 mod count;
+mod heap;
 mod matching;
 mod plot;
 mod receive;

@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use bowline_ucp::matching::{
-    ArrayIndex, CubeIndex, EngineKind, HashIndex, Index, Indexed, ListEngine, MatchEngine, Tally,
-    TreeIndex, TreeShape, Want,
+    ArrayIndex, CubeIndex, EngineKind, HashIndex, Index, Indexed, ListEngine, MatchEngine, Off,
+    Tally, TreeIndex, TreeShape, Want,
 };
 
 use super::published;
+use crate::heap::held_by;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
@@ -18,8 +19,7 @@ fn exactly(source: u32, tag: u64) -> Want {
 }
 
 /// Posts a receive for each of the first `filled` ranks, `stride` apart.
-fn filled<I: Index>(index: I, filled: u32, stride: u32) -> Indexed<I, Tally> {
-    let mut engine = Indexed::new(index);
+fn post_all<E: MatchEngine>(mut engine: E, filled: u32, stride: u32) -> E {
     for rank in 0..filled {
         let want = exactly(rank * stride, 0);
         let found = engine.take_unexpected(&want);
@@ -27,6 +27,28 @@ fn filled<I: Index>(index: I, filled: u32, stride: u32) -> Indexed<I, Tally> {
         engine.post(want, u64::from(rank));
     }
     engine
+}
+
+/// An engine over an index, which counts, with such receives.
+fn filled<I: Index>(index: I, filled: u32, stride: u32) -> Indexed<I, Tally> {
+    post_all(Indexed::new(index), filled, stride)
+}
+
+/// Entries for which there is memory with the first one of a hash, whose table is in them.
+const FIRST: u32 = 16;
+
+/// Bytes of heap that `make` takes beside those of a list with as many entries.
+fn beside_a_list<E>(make: impl FnOnce() -> E, entries: u32) -> u64 {
+    let list = || post_all(ListEngine::<Off>::new(), entries, 1);
+    let (ours, list) = (held_by(make), held_by(list));
+    debug_assert!(ours >= list, "no entry is smaller than that of a list");
+    (ours - list).max(0).cast_unsigned()
+}
+
+/// What a hash takes beside its entries with a receive from each of the first `queued` ranks, by the heap.
+fn held_by_hash(queued: u32) -> u64 {
+    let hash = || post_all(Indexed::<_, Off>::new(HashIndex::new()), queued, 1);
+    beside_a_list(hash, queued.max(FIRST))
 }
 
 /// Pointers followed to find the receive for the last rank.
@@ -206,7 +228,7 @@ fn memory(context: &Context) -> Result<Table> {
         let array = filled(ArrayIndex::new(ranks), queued, 1).counted().bytes;
         let cubes = filled(CubeIndex::new(ranks), queued, 1).counted().bytes;
         let tree = filled(TreeIndex::new(ranks), queued, 1).counted().bytes;
-        let hashed = filled(HashIndex::new(), queued, 1).counted().bytes;
+        let hashed = held_by_hash(queued);
         hash_bytes += hashed;
         exact &= array == u64::from(ranks) * ArrayIndex::RANK_BYTES as u64
             && cubes == cube_bytes(ranks, n)
@@ -244,7 +266,8 @@ fn memory(context: &Context) -> Result<Table> {
     table.note(
         "nd has a leaf for four ranks, more than four_d when the queue is full of distinct ranks, which is \
          paid for its speed. The rings of hashed begin in the entries, of which each has four bytes for \
-         that and is no larger than that of a list.",
+         that and is no larger than that of a list; it has 16 of them at least. Its bytes are those of the heap, as \
+         the allocator counts them, beside those of a list with as many entries.",
     );
     table.chart = Some(chart);
     table.exact(
@@ -253,7 +276,7 @@ fn memory(context: &Context) -> Result<Table> {
         exact,
     );
     table.exact(
-        "hashed holds nothing beside the entries",
+        "hashed holds nothing beside the entries, by the heap",
         format!("{hash_bytes} B"),
         hash_bytes == 0,
     );
@@ -274,12 +297,11 @@ fn memory(context: &Context) -> Result<Table> {
     Ok(table)
 }
 
-/// Bytes of structure of an engine whose queue has an entry of each of the first `filled` ranks, counted.
+/// Bytes of structure of an engine whose queue has an entry of each of the first `filled` ranks, counted: by the heap where
+/// there should be none.
 fn counted(kind: EngineKind, ranks: u32, filled_ranks: u32) -> u64 {
     match kind {
-        EngineKind::Auto | EngineKind::Hashed => {
-            filled(HashIndex::new(), filled_ranks, 1).counted().bytes
-        }
+        EngineKind::Auto | EngineKind::Hashed => held_by_hash(filled_ranks),
         EngineKind::List => 0,
         EngineKind::Array => filled(ArrayIndex::new(ranks), filled_ranks, 1).counted().bytes,
         EngineKind::FourD => filled(CubeIndex::new(ranks), filled_ranks, 1).counted().bytes,
@@ -345,7 +367,7 @@ fn extreme(context: &Context) -> Result<Table> {
         "publ.: A_H of table 4.11, by formulas (4.19) and (4.20). Printed there: Titan 7.89 % and \
          0.37 %, Sequoia 28.10 % (28.13 by its own formula) and 0.66 %. Ours are counted in queues \
          of this length; auto is the default and its index that of hashed, whose rings begin in the \
-         entries.",
+         entries. Both are by the heap, as the allocator counts it, beside a list with as many entries.",
     );
     table.note(
         "The entries themselves, 40 bytes each whatever the engine, take more and are left out, as in the \
@@ -361,7 +383,7 @@ fn extreme(context: &Context) -> Result<Table> {
     let of = |kind: EngineKind| largest[kind as usize];
     let default = of(EngineKind::Auto);
     table.exact(
-        "the default at most the 0.66 % of 4D on Sequoia (table 4.11)",
+        "the default at most the 0.66 % of 4D on Sequoia (table 4.11), by the heap",
         format!("{default:.2} %"),
         default <= 0.66,
     );
@@ -447,6 +469,16 @@ pub(crate) const TABLES: &[Named] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A table that an index has beside its entries is found, whether it is counted or not.
+    #[test]
+    fn a_hash_takes_no_heap_beside_the_entries() {
+        for queued in [1, 15, 16, 17, 1000, 100_000] {
+            assert_eq!(held_by_hash(queued), 0, "{queued} queued");
+        }
+        let tree = || post_all(Indexed::<_, Off>::new(TreeIndex::new(1000)), 1000, 1);
+        assert!(beside_a_list(tree, 1000) >= tree_bytes(1000, 1000));
+    }
 
     #[test]
     fn formulas_hold_for_every_filling() {

@@ -8,6 +8,7 @@ mod alone;
 mod common;
 #[cfg(feature = "verbs")]
 mod devices;
+mod lent;
 mod served;
 
 use std::alloc::{GlobalAlloc, Layout, System};

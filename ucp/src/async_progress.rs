@@ -29,7 +29,8 @@
 //! 4. *What ordinary calls do for it.* Where a device reads, the call that posts a watched receive has its buffer made
 //!    ready ([`SignalSafe::prepare`](bowline_uct::SignalSafe::prepare)). The handler opens the sender's key into space that
 //!    is there, reads, and acknowledges; to close the key, to end what was made ready and to complete the receive is
-//!    left to the next ordinary call, before which nobody gets the buffer.
+//!    left to the next ordinary call, before which nobody gets the buffer. So is to take back what a handler has lent to a
+//!    sender that is a thread of this process.
 //! 5. *Sleep.* A worker that is about to sleep shuts handlers out until it is awake, and does not
 //!    sleep if there was one since its last poll: the arrival that it would be woken for may be gone.
 //!    With a progress thread it sleeps on the doorbell of its [`Signal`](bowline_base::doorbell::Signal), which that thread

@@ -16,7 +16,7 @@
 //! | a receive ([`crate::proto::get`]) | `get_zcopy` | `Fetch::in_flight` is zero: a failure of the peer leaves it alone before |
 //! | a receive ([`crate::proto::get`]) that is watched | `prepare`, `get_prepared` | as for `get_zcopy`; preparing lends nothing |
 //! | a receive ([`crate::proto::put`]) | `mem_lend` | the buffer is shut, which releases the memory first |
-//! | a receive of a shared message ([`crate::proto::coop`]) | `mem_lend` | `end_fetch` or `finish` releases the memory before the request gives the buffer up |
+//! | a receive of a shared message ([`crate::proto::coop`]) | `mem_lend`, by handlers `lend_signal_safe` | `end_fetch` or `finish` releases the memory before the request gives the buffer up |
 //! | either side of a shared message ([`crate::proto::coop`]) | `get_zcopy`, `put_zcopy` without a token | the call: they end in it on lanes without [`Caps::CARRIES`](bowline_uct::Caps::CARRIES), which alone share messages |
 //! | a put or get ([`crate::one_sided`]) | `put_zcopy`, `get_zcopy` | `in_flight` is zero: rule 3 there |
 //!

@@ -1,6 +1,8 @@
 //! Messages that receiver and sender copy together, over shared memory, both driven by one thread:
 //! every order of their rounds that a schedule of bits can say, and with either side gone.
 
+mod in_handlers;
+
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_shm::{ShmIface, ShmOptions};

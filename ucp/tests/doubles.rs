@@ -1,15 +1,17 @@
 //! What several tests put in the place of something real: waiters that never wait, a space of all ranks, workers of one
 //! lane, and an interface that differs in a point from the one below it. What a test checks is its own.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bowline_base::buffer::RecvBuf;
 use bowline_base::config::Config;
 use bowline_sim::Network;
 use bowline_ucp::{Clock, Ep, Idle, Members, SpaceOptions, Stages, Waiter, Worker, WorkerParts};
 use bowline_uct::{
-    EpId, Iface, IfaceAttr, LocalSlice, MemoryDomain, OneSided, PostError, Posted, RemoteSlice,
-    SignalSafe, Token, Wakeup, forward,
+    EpId, Iface, IfaceAttr, LocalSlice, MemError, MemHandle, MemoryDomain, OneSided, PostError,
+    Posted, RemoteSlice, SignalSafe, Token, Wakeup, forward,
 };
 
 /// For tests that make progress themselves, with the clock of a network if there is one.
@@ -93,9 +95,37 @@ pub(crate) fn until(network: &Network, workers: &[Worker], done: impl Fn() -> bo
     }
 }
 
-/// An interface with other attributes than the one below, whose reads may find no resources.
+/// What an interface has lent to peers' writes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Loans(Arc<Mutex<(HashSet<MemHandle>, u32)>>);
+
+impl Loans {
+    fn note(&self, memory: MemHandle, by_handler: bool) {
+        let (standing, by_handlers) = &mut *self.0.lock().expect("nobody panics with it");
+        standing.insert(memory);
+        *by_handlers += u32::from(by_handler);
+    }
+
+    fn end(&self, memory: MemHandle) {
+        self.0.lock().expect("nobody panics with it").0.remove(&memory);
+    }
+
+    /// Those that were not taken back.
+    pub(crate) fn standing(&self) -> usize {
+        self.0.lock().expect("nobody panics with it").0.len()
+    }
+
+    /// Those that signal handlers have made.
+    pub(crate) fn by_handlers(&self) -> u32 {
+        self.0.lock().expect("nobody panics with it").1
+    }
+}
+
+/// An interface with other attributes than the one below, whose reads may find no resources, and which notes what it
+/// lends.
 pub(crate) struct Altered<I> {
     iface: I,
+    loans: Loans,
     attr: IfaceAttr,
     may_read: fn(u32) -> bool,
     reads: u32,
@@ -106,7 +136,11 @@ impl<I: Iface> Altered<I> {
     pub(crate) fn new(iface: I, alter: fn(&mut IfaceAttr), may_read: fn(u32) -> bool) -> Self {
         let mut attr = iface.attr().clone();
         alter(&mut attr);
-        Self { iface, attr, may_read, reads: 0 }
+        Self { iface, loans: Loans::default(), attr, may_read, reads: 0 }
+    }
+
+    pub(crate) fn loans(&self) -> Loans {
+        self.loans.clone()
     }
 }
 
@@ -115,8 +149,17 @@ macro_rules! below {
 }
 
 impl<I: Iface> MemoryDomain for Altered<I> {
-    below! { md_attr mem_alloc mem_register mem_expose mem_lend mem_view mem_release }
+    below! { md_attr mem_alloc mem_register mem_expose mem_view }
     below! { rkey_pack rkey_unpack rkey_ptr puts_end_last rkey_release rkey_of }
+
+    fn mem_lend(&mut self, bytes: LocalSlice) -> Result<MemHandle, MemError> {
+        self.iface.mem_lend(bytes).inspect(|memory| self.loans.note(*memory, false))
+    }
+
+    fn mem_release(&mut self, handle: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        self.loans.end(handle);
+        self.iface.mem_release(handle)
+    }
 }
 
 // SAFETY: all operations are those of the interface below, which keeps the rules, or are not begun.
@@ -154,5 +197,9 @@ impl<I: Iface> Wakeup for Altered<I> {
 impl<I: Iface> SignalSafe for Altered<I> {
     below! {
         progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+    }
+
+    fn lend_signal_safe(&mut self, bytes: LocalSlice) -> Option<MemHandle> {
+        self.iface.lend_signal_safe(bytes).inspect(|memory| self.loans.note(*memory, true))
     }
 }

@@ -296,7 +296,7 @@ macro_rules! conformance {
             }
             signal_safe: {
                 messages_come_once_and_in_order, a_handler_answers, prepared_memory_is_read_into,
-                reads_complete_once,
+                reads_complete_once, a_handler_lends,
             }
             threads: { streams, ping_pong, many_to_one }
             model: { messages, memory }

@@ -111,6 +111,7 @@ macro_rules! __lacking {
     (unprepare) => { () };
     (rkey_unpack_signal_safe) => { None };
     (get_prepared) => { $crate::__lacking! { post } };
+    (lend_signal_safe) => { None };
     (am_short) => { $crate::__lacking! { post } };
     (am_bcopy) => { $crate::__lacking! { post } };
     (am_zcopy) => { $crate::__lacking! { post } };
@@ -182,4 +183,5 @@ macro_rules! __method {
     (unprepare $then:ident $to:tt) => { $crate::$then! { $to fn unprepare(&mut self, prepared: $crate::PreparedId) } };
     (rkey_unpack_signal_safe $then:ident $to:tt) => { $crate::$then! { $to fn rkey_unpack_signal_safe(&mut self, ep: $crate::EpId, packed: &[u8]) -> Option<$crate::RkeyId> } };
     (get_prepared $then:ident $to:tt) => { $crate::$then! { $to fn get_prepared(&mut self, ep: $crate::EpId, prepared: $crate::PreparedId, to: $crate::LocalSlice, from: $crate::RemoteSlice, token: $crate::Token) -> Result<$crate::Posted, $crate::PostError> } };
+    (lend_signal_safe $then:ident $to:tt) => { $crate::$then! { $to fn lend_signal_safe(&mut self, bytes: $crate::LocalSlice) -> Option<$crate::MemHandle> } };
 }

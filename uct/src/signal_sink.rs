@@ -12,7 +12,7 @@
 //! ```
 
 use crate::error::{PeerFailure, PostError};
-use crate::ids::{EpId, Posted, PreparedId, RemoteSlice, RkeyId, Token};
+use crate::ids::{EpId, MemHandle, Posted, PreparedId, RemoteSlice, RkeyId, Token};
 use crate::md::MemError;
 use crate::sink::Arrival;
 use crate::slice::LocalSlice;
@@ -29,7 +29,7 @@ pub trait SignalSink {
 }
 
 /// Progress in a signal handler; with [`Caps::SIGNAL_SAFE`](crate::Caps::SIGNAL_SAFE). What is prepared, and gets into
-/// that, with [`Caps::GET_PREPARED`](crate::Caps::GET_PREPARED).
+/// that, with [`Caps::GET_PREPARED`](crate::Caps::GET_PREPARED); loans with [`Caps::LENT_ONLY`](crate::Caps::LENT_ONLY).
 ///
 /// A method that keeps to *the rule* does not allocate or free, takes no lock that the interrupted code may hold, and
 /// writes nothing to a log.
@@ -74,4 +74,9 @@ pub trait SignalSafe {
         from: RemoteSlice,
         token: Token,
     ) -> Result<Posted, PostError>;
+
+    /// Lends `bytes` as [`mem_lend`](crate::MemoryDomain::mem_lend) does, but by the rule, with
+    /// [`Caps::LENT_ONLY`](crate::Caps::LENT_ONLY). To be released by an ordinary call. `None` where other loans of handlers have
+    /// taken the space that there is, or somebody is at the lock.
+    fn lend_signal_safe(&mut self, bytes: LocalSlice) -> Option<MemHandle>;
 }

@@ -385,7 +385,7 @@ impl SignalSafe for Carrier {
     forward! { [this => this.below] can_post_signal_safe }
 
     // The card reads without either.
-    lacks! { prepare unprepare rkey_unpack_signal_safe get_prepared }
+    lacks! { prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe }
 
     fn progress_signal_safe(&mut self, sink: &mut dyn SignalSink, budget: u32) -> u32 {
         let reported = self.complete(budget, |token, result| sink.offer_completion(token, result));

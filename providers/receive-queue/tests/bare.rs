@@ -315,5 +315,5 @@ impl<I: Iface> Wakeup for WithoutMessages<I> {
 impl<I: Iface> SignalSafe for WithoutMessages<I> {
     passed! { can_post_signal_safe }
 
-    passed_mut! { progress_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared }
+    passed_mut! { progress_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe }
 }

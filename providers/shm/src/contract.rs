@@ -134,6 +134,10 @@ impl SignalSafe for ShmIface {
     // The processor reads, and asks for nothing before.
     lacks! { prepare unprepare rkey_unpack_signal_safe get_prepared }
 
+    fn lend_signal_safe(&mut self, bytes: LocalSlice) -> Option<MemHandle> {
+        self.memories.lend_signal_safe(bytes)
+    }
+
     fn can_post_signal_safe(&self, ep: EpId) -> bool {
         self.eps.get(ep.0 as usize).is_some_and(|ep| ep.lives())
     }

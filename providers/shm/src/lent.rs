@@ -13,6 +13,8 @@
 //! 4. A lookup may happen in a signal handler that has interrupted a thread with the lock. So it tries
 //!    the lock a limited number of times and then says that it is busy, which is an operation without
 //!    resources for its caller. It allocates nothing, and frees nothing: only the remover does.
+//! 5. A signal handler enters pieces in the same way, of which there are [`OF_HANDLERS`] at most: they stand in a
+//!    list of their own, for which there is space from the start, and their remover keeps them for the next ones.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -30,6 +32,9 @@ static TABLES: Mutex<Vec<(u64, Weak<Lent>)>> = Mutex::new(Vec::new());
 /// or enters a piece; only a holder that lost its processor makes somebody try twice.
 const TRIES: u32 = 256;
 
+/// Pieces that signal handlers have entered, at most. One is a long message under way.
+pub(crate) const OF_HANDLERS: usize = 16;
+
 /// What one interface has lent to the thread ranks of its process.
 #[derive(Debug)]
 pub(crate) struct Lent {
@@ -37,11 +42,31 @@ pub(crate) struct Lent {
     pieces: Mutex<Pieces>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Pieces {
     /// By start and number: the same memory may be lent several times.
     by_start: BTreeMap<(u64, u64), Arc<Piece>>,
     next: u64,
+    /// Rule 5: the same, in no order, and the pieces that nobody has entered.
+    of_handlers: Vec<((u64, u64), Arc<Piece>)>,
+    unused: Vec<Arc<Piece>>,
+}
+
+impl Pieces {
+    fn new() -> Self {
+        let piece = || Arc::new(Piece { len: 0, writable: false });
+        Self {
+            by_start: BTreeMap::new(),
+            next: 0,
+            of_handlers: Vec::with_capacity(OF_HANDLERS),
+            unused: std::iter::repeat_with(piece).take(OF_HANDLERS).collect(),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
 }
 
 /// One piece of memory.
@@ -79,7 +104,7 @@ pub(crate) enum NotHeld {
 impl Lent {
     /// The table of a new interface.
     pub(crate) fn new(instance: u64) -> Arc<Self> {
-        let table = Arc::new(Self { instance, pieces: Mutex::default() });
+        let table = Arc::new(Self { instance, pieces: Mutex::new(Pieces::new()) });
         let mut all = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
         all.push((instance, Arc::downgrade(&table)));
         table
@@ -98,20 +123,41 @@ impl Lent {
     /// [`remove`](Self::remove) has returned; if `writable`, they may be written that long.
     pub(crate) unsafe fn enter(&self, start: u64, len: usize, writable: bool) -> Entered {
         let mut pieces = self.lock();
-        let number = pieces.next;
-        pieces.next += 1;
+        let number = pieces.number();
         pieces.by_start.insert((start, number), Arc::new(Piece { len: len as u64, writable }));
         Entered { start, number }
     }
 
+    /// Rule 5: as [`enter`](Self::enter), for writes, too. `None`: all pieces are in use, or somebody else is at the table.
+    ///
+    /// # Safety
+    /// As for `enter`, with `writable`.
+    pub(crate) unsafe fn enter_signal_safe(&self, start: u64, len: usize) -> Option<Entered> {
+        let mut pieces = self.try_lock()?;
+        let mut piece = pieces.unused.pop()?;
+        // Nobody holds what is in no table.
+        *Arc::get_mut(&mut piece)? = Piece { len: len as u64, writable: true };
+        let number = pieces.number();
+        // There is space: a piece is in one of the two lists.
+        pieces.of_handlers.push(((start, number), piece));
+        Some(Entered { start, number })
+    }
+
     /// Rule 3.
     pub(crate) fn remove(&self, entered: Entered) {
-        let removed = self.lock().by_start.remove(&(entered.start, entered.number));
-        let Some(mut piece) = removed else { return };
-        // `into_inner` would not do: it gives the piece up if somebody holds it.
-        while let Err(held) = Arc::try_unwrap(piece) {
-            piece = held;
+        let name = (entered.start, entered.number);
+        let mut pieces = self.lock();
+        let removed = pieces.by_start.remove(&name);
+        let at = pieces.of_handlers.iter().position(|(other, _)| *other == name);
+        let of_handler = at.map(|at| pieces.of_handlers.swap_remove(at).1);
+        drop(pieces);
+        let recycled = of_handler.is_some();
+        let Some(mut piece) = removed.or(of_handler) else { return };
+        while Arc::get_mut(&mut piece).is_none() {
             yield_now();
+        }
+        if recycled {
+            self.lock().unused.push(piece);
         }
     }
 
@@ -127,10 +173,18 @@ impl Lent {
         let up_to = (Bound::Unbounded, Bound::Included((start, u64::MAX)));
         // Pieces that begin behind `start` do not hold it. The last that begins in front of it does,
         // as a rule; one inside another may hide that.
-        let found = pieces.by_start.range(up_to).rev().find(|((begins, _), piece)| {
+        let fits = |begins: u64, piece: &Piece| {
             end - begins <= piece.len && (piece.writable || direction == Direction::Read)
-        });
-        let (_, piece) = found.ok_or(NotHeld::Nothing)?;
+        };
+        let mut before = pieces.by_start.range(up_to).rev();
+        let found =
+            before.find(|((begins, _), piece)| fits(*begins, piece)).map(|(_, piece)| piece);
+        let of_handler = || {
+            let mut all = pieces.of_handlers.iter();
+            let found = all.find(|((begins, _), piece)| *begins <= start && fits(*begins, piece));
+            found.map(|(_, piece)| piece)
+        };
+        let piece = found.or_else(of_handler).ok_or(NotHeld::Nothing)?;
         Ok(Held { start, len, _piece: Arc::clone(piece) })
     }
 

@@ -37,7 +37,7 @@ use bowline_uct::{AddrWriter, LocalSlice, MemError, MemHandle, WHOLE_PROCESS, fn
 
 use crate::addr::Process;
 use crate::area::Area;
-use crate::lent::{Entered, Lent};
+use crate::lent::{Entered, Lent, OF_HANDLERS};
 
 /// Kinds of packed keys; 1 begins the key of a whole process.
 pub(crate) mod kind {
@@ -90,8 +90,12 @@ pub(crate) struct Memories {
 impl Memories {
     /// Those of the interface with this instance; `private` if it is a thread rank's.
     pub(crate) fn new(instance: u64, private: bool) -> Self {
+        let mut memory = MemoryTable::default();
+        if private {
+            memory.reserve(OF_HANDLERS);
+        }
         Self {
-            memory: MemoryTable::default(),
+            memory,
             free_slots: Vec::new(),
             fresh_slot: 0,
             table: private.then(|| Lent::new(instance)),
@@ -127,25 +131,21 @@ impl Memories {
         all.push((id, Arc::downgrade(&region)));
         drop(all);
         let packed = checked(w.finish());
-        Ok(self
-            .memory
-            .insert(RegisteredMemory::of_region(region), Beside::Allocated { id, packed }))
+        Ok(self.keep(RegisteredMemory::of_region(region), Beside::Allocated { id, packed }))
     }
 
     pub(crate) fn register(&mut self, area: &Area, memory: RecvBuf) -> Result<MemHandle, MemError> {
         let word = self.open_word(area)?;
         // SAFETY: the buffer is kept beside what is entered, and given back after that is removed.
         let entered = unsafe { self.enter(memory.address(), memory.len(), true) };
-        Ok(self
-            .memory
-            .insert(RegisteredMemory::of_buffer(memory), Beside::Registered { word, entered }))
+        Ok(self.keep(RegisteredMemory::of_buffer(memory), Beside::Registered { word, entered }))
     }
 
     /// Lends memory of the user to reads of thread ranks.
     pub(crate) fn expose(&mut self, bytes: LocalSlice) -> MemHandle {
         // SAFETY: who made the slice has the bytes stay until the handle is released, which removes it.
         let entered = unsafe { self.enter(bytes.as_ptr().addr() as u64, bytes.len(), false) };
-        self.memory.insert(RegisteredMemory::exposed(bytes), Beside::Lent { entered })
+        self.keep(RegisteredMemory::exposed(bytes), Beside::Lent { entered })
     }
 
     /// Lends memory of the user to reads and writes of thread ranks.
@@ -155,7 +155,24 @@ impl Memories {
         if entered.is_none() {
             return Err(MemError::Unsupported("lend memory to the writes of peers"));
         }
-        Ok(self.memory.insert(RegisteredMemory::lent(bytes), Beside::Lent { entered }))
+        Ok(self.keep(RegisteredMemory::lent(bytes), Beside::Lent { entered }))
+    }
+
+    /// The same in a signal handler.
+    pub(crate) fn lend_signal_safe(&mut self, bytes: LocalSlice) -> Option<MemHandle> {
+        let table = self.table.as_ref().filter(|_| self.memory.spare() > 0)?;
+        // SAFETY: as in `lend`.
+        let entered = unsafe { table.enter_signal_safe(bytes.as_ptr().addr() as u64, bytes.len()) };
+        let entered = Some(entered?);
+        Some(self.memory.insert(RegisteredMemory::lent(bytes), Beside::Lent { entered }))
+    }
+
+    fn keep(&mut self, memory: RegisteredMemory, with: Beside) -> MemHandle {
+        let handle = self.memory.insert(memory, with);
+        if self.table.is_some() {
+            self.memory.reserve(OF_HANDLERS);
+        }
+        handle
     }
 
     /// Lets thread ranks copy memory of the user, until it is taken back.

@@ -75,6 +75,6 @@ impl Wakeup for VerbsIface {
 
 impl SignalSafe for VerbsIface {
     by_mode! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
     }
 }

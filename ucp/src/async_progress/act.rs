@@ -8,7 +8,7 @@ use super::{AsyncProgress, RESERVE};
 use crate::action::Action;
 use crate::engine::Inner;
 use crate::peer::PeerState;
-use crate::request::{Body, receive_of};
+use crate::request::{Body, Fetch, receive_of};
 
 /// Messages of one lane in a handler.
 const BUDGET: u32 = 16;
@@ -116,17 +116,29 @@ impl Inner {
         let lane = &self.lanes[self.engine.peers[fetch.peer as usize].lane as usize];
         let settled =
             fetch.receiver.as_ref().is_some_and(|receiver| receiver.is_settled(&*lane.iface));
-        settled && self.end_signal_safe(key)
+        settled && !fetch.acknowledged && self.end_unasked_signal_safe(key)
     }
 
-    /// Acknowledges a message that is here, if that can be done now, and ends its receive, if that holds no key that has
-    /// to be closed. Whether it was ended.
+    /// The same as [`end_signal_safe`](Self::end_signal_safe) of a message that no action goes on with: where its receive is not
+    /// ended, the next call is asked to.
+    pub(crate) fn end_unasked_signal_safe(&mut self, key: Key) -> bool {
+        let ended = self.end_signal_safe(key);
+        let left = receive_of(&mut self.engine.requests, key);
+        if left.is_some_and(|(_, fetch)| fetch.acknowledged) {
+            self.engine.actions.push(Action::Run(key));
+        }
+        ended
+    }
+
+    /// Acknowledges a message that is here, if that can be done now, and ends its receive, if that holds neither a key that has
+    /// to be closed nor a loan that has to be taken back. Whether it was ended.
     pub(crate) fn end_signal_safe(&mut self, key: Key) -> bool {
         if !self.can_end_signal_safe(key) {
             return false;
         }
         let fetch = receive_of(&mut self.engine.requests, key);
-        if fetch.is_some_and(|(_, fetch)| fetch.rkey.is_some()) {
+        let lent = |fetch: &Fetch| fetch.receiver.as_ref().is_some_and(|at| at.lent().is_some());
+        if fetch.is_some_and(|(_, fetch)| fetch.rkey.is_some() || lent(fetch)) {
             self.acknowledge_signal_safe(key);
             self.engine.async_state.progressed = true;
             return false;
@@ -142,13 +154,12 @@ impl Inner {
         let Some(request) = self.engine.requests.get(key) else { return false };
         let detached = request.detached;
         let Some((_, fetch)) = receive_of(&mut self.engine.requests, key) else { return false };
-        let lent = fetch.receiver.as_ref().is_some_and(|receiver| receiver.lent().is_some());
         let peer = &self.engine.peers[fetch.peer as usize];
         let lane = &self.lanes[peer.lane as usize];
         let ready = peer.state == PeerState::Ready
             && peer.can_queue_control()
             && lane.is_signal_safe()
             && lane.iface.can_post_signal_safe(peer.ep);
-        has_space && !detached && !lent && ready && self.engine.actions.has_capacity(RESERVE / 4)
+        has_space && !detached && ready && self.engine.actions.has_capacity(RESERVE / 4)
     }
 }

@@ -349,7 +349,12 @@ impl Inner {
         let mut lent = None;
         if lane.iface.attr().caps.contains(Caps::LENT_ONLY) {
             let all = loan::of_recv(buffer, 0, wanted as usize);
-            lent = all.and_then(|all| lane.iface.mem_lend(all).ok()).map(|memory| (at, memory));
+            let iface = &mut lane.iface;
+            let memory = all.and_then(|all| match self.engine.async_state.in_handler {
+                true => iface.lend_signal_safe(all),
+                false => iface.mem_lend(all).ok(),
+            });
+            lent = memory.map(|memory| (at, memory));
             if lent.is_none() {
                 if let Some(Some(cursors)) = self.engine.coop().cursors.get_mut(at as usize) {
                     cursors.used[cursor] = None;
@@ -440,6 +445,9 @@ impl Inner {
             return Some(piece);
         }
         match share.failed {
+            None if self.engine.async_state.in_handler => {
+                self.end_unasked_signal_safe(key);
+            }
             None => self.fetched(key),
             Some(error) => {
                 if error == OpError::PeerFailed(PeerFailure::Died) {

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::HashMap;
 
-use bowline_base::buffer::RecvBuf;
+use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
 
 use super::harness::{Flavour, Random, World, header_of, pattern};
@@ -233,6 +233,51 @@ pub fn prepared_memory_is_read_into(of: Subject) {
     assert_eq!(posted, Err(PostError::BadArgument), "it is not prepared any more");
     world.rounds(20);
     assert!(world.peer(0).seen.completed.is_empty(), "a completion was reported twice");
+}
+
+/// What a handler has lent is written by a peer until an ordinary call takes it back; nobody else's bytes are. Where
+/// nothing has to be lent, or no handler does, none does it.
+pub fn a_handler_lends(of: Subject) {
+    const BYTES: usize = 10_000;
+    // Before the world, so that it outlives what a failed test has lent.
+    let mut buffer = RecvBuf::owned(vec![0; BYTES]);
+    let mut world = World::new(of, 2);
+    let caps = world.attr().caps;
+    // SAFETY: the buffer is kept, and read by views only, until all that is lent is taken back.
+    let bytes = unsafe { LocalSlice::of_recv(&mut buffer, 0, BYTES) }.expect("all of it");
+    if !caps.contains(Caps::SIGNAL_SAFE | Caps::LENT_ONLY) {
+        assert_eq!(world.peer(0).iface.lend_signal_safe(bytes), None);
+        return not_applicable(of, "no handler has to lend");
+    }
+    meet(&mut world);
+    let ep = world.ep(1, 0);
+    for round in 0..3 {
+        // As many at once as there is space for.
+        let iface = &mut world.peer(0).iface;
+        let mut all = Vec::with_capacity(1000);
+        let lends = || iface.lend_signal_safe(bytes);
+        by_the_rule(|| all.extend(std::iter::from_fn(lends).take(1000)));
+        assert!((1..1000).contains(&all.len()), "{} loans", all.len());
+        let packed = world.peer(0).iface.rkey_pack(all[0]).expect("a handle has a key");
+        let rkey = world.peer(1).iface.rkey_unpack(ep, &packed).expect("a whole key opens");
+        let put = |world: &mut World, offset: u64, data: Vec<u8>| {
+            let data = SendBuf::owned(data);
+            let len = data.len();
+            // SAFETY: the put ends in its call, or is refused in it.
+            let from = unsafe { LocalSlice::of_send(&data, 0, len) }.expect("all of it");
+            let at = RemoteSlice { address: bytes.as_ptr().addr() as u64 + offset, rkey };
+            world.peer(1).iface.put_zcopy(ep, &[from], at, Token::NONE)
+        };
+        let data = pattern(round, 5000);
+        for (nth, handle) in all.into_iter().enumerate() {
+            assert_eq!(put(&mut world, 1, data.clone()), Ok(Posted::Done), "{nth} are taken back");
+            world.peer(0).iface.mem_release(handle).expect("it stands");
+        }
+        assert!(buffer.view().to_vec()[1..5001] == data, "the bytes of the peer");
+        assert_eq!(put(&mut world, 1, vec![0; 5000]), Err(PostError::BadRemote));
+        assert!(buffer.view().to_vec()[1..5001] == data, "it was taken back");
+        world.peer(1).iface.rkey_release(rkey);
+    }
 }
 
 fn outside_of_it_nothing_is_read(

@@ -166,6 +166,16 @@ impl<W> MemoryTable<W> {
         handle
     }
 
+    /// Makes space, so that `more` pieces that are not allocated here can be kept without allocating.
+    pub fn reserve(&mut self, more: usize) {
+        self.held.reserve(more);
+    }
+
+    /// How many more of these need no allocation.
+    pub fn spare(&self) -> usize {
+        self.held.spare()
+    }
+
     /// Gives memory up.
     ///
     /// # Errors

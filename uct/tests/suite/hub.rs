@@ -559,6 +559,6 @@ impl<const FAULT: Fault> Wakeup for HubIface<FAULT> {
 
 impl<const FAULT: Fault> SignalSafe for HubIface<FAULT> {
     lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
     }
 }

@@ -86,6 +86,6 @@ impl<I: Iface> Wakeup for Metered<I> {
 
 impl<I: Iface> SignalSafe for Metered<I> {
     below! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
     }
 }

@@ -84,3 +84,64 @@ fn a_search_does_not_wait_for_the_lock() {
     assert!(table.hold(start, 8, Direction::Read).is_ok());
     table.remove(entered);
 }
+
+/// Rule 5: there are as many pieces for handlers as are said, beside all others, and they come back when nobody holds them.
+#[test]
+fn pieces_of_handlers_are_found_and_come_back() {
+    let table = Lent::new(46);
+    let bytes = [3u8; 64];
+    let start = bytes.as_ptr().addr() as u64;
+    // SAFETY: the bytes are kept until what is entered is removed, and read only.
+    let enter = |len| unsafe { table.enter_signal_safe(start, len) };
+    for _ in 0..3 {
+        let ordinary = lend(&table, &bytes[..8], false);
+        let mut entered: Vec<_> = std::iter::from_fn(|| enter(64)).collect();
+        assert_eq!(entered.len(), OF_HANDLERS);
+        let held = table.hold(start + 1, 63, Direction::Write).expect("it may be written");
+        drop(held);
+        for (from, len) in [(start, 65), (start + 64, 1), (start - 1, 2)] {
+            assert_eq!(table.hold(from, len, Direction::Read).unwrap_err(), NotHeld::Nothing);
+        }
+        table.remove(entered.pop().unwrap());
+        // The length is that of the new one.
+        let short = enter(10).expect("one has come back");
+        entered.into_iter().for_each(|entered| table.remove(entered));
+        assert!(table.hold(start, 10, Direction::Write).is_ok());
+        assert!(table.hold(start, 11, Direction::Write).is_err());
+        table.remove(short);
+        assert!(table.hold(start, 8, Direction::Write).is_err());
+        assert!(table.hold(start, 8, Direction::Read).is_ok());
+        table.remove(ordinary);
+        assert!(table.hold(start, 1, Direction::Read).is_err());
+    }
+    let lock = table.lock();
+    assert!(enter(1).is_none(), "it waits for a thread that it has interrupted");
+    drop(lock);
+}
+
+/// Rule 3, of a piece of a handler.
+#[test]
+fn removal_waits_for_the_copies_into_what_a_handler_has_lent() {
+    let table = Lent::new(47);
+    let bytes = [1u8; 64];
+    let start = bytes.as_ptr().addr() as u64;
+    // SAFETY: the bytes are kept until what is entered is removed, and reached by copies only.
+    let entered = unsafe { table.enter_signal_safe(start, 64) }.expect("there is space");
+    let held = table.hold(start, 64, Direction::Write).unwrap();
+    let removed = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            table.remove(entered);
+            removed.store(true, Ordering::SeqCst);
+        });
+        while table.hold(start, 1, Direction::Read).is_ok() {
+            std::thread::yield_now();
+        }
+        for _ in 0..100 {
+            assert!(!removed.load(Ordering::SeqCst), "a copy is under way");
+            std::thread::yield_now();
+        }
+        drop(held);
+    });
+    assert!(removed.load(Ordering::SeqCst));
+}

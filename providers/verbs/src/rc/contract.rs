@@ -115,6 +115,8 @@ impl SignalSafe for RcIface {
 
     forward! { [this => this.state.domain] prepare unprepare }
 
+    lacks! { lend_signal_safe }
+
     fn rkey_unpack_signal_safe(&mut self, ep: EpId, packed: &[u8]) -> Option<RkeyId> {
         let uid = self.uid_of(ep).ok()?;
         self.state.domain.open_signal_safe(ep.0, uid, packed)

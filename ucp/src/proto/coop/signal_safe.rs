@@ -4,7 +4,7 @@
 
 use bowline_base::slab::Key;
 use bowline_base::sync::spin_loop;
-use bowline_uct::{Caps, Iface};
+use bowline_uct::Iface;
 
 use super::{Cursors, Queues, Share, Stage, can_share, cursor_at};
 use crate::engine::Inner;
@@ -100,13 +100,10 @@ impl Inner {
         let lane = &self.lanes[peer.lane as usize];
         let long = super::is_long(lane, fetch.wanted);
         let knows = peer.address.features & super::COOPERATES != 0;
-        // To lend the buffer takes memory.
-        let lends = lane.iface.attr().caps.contains(Caps::LENT_ONLY);
         let queues = engine.protocols.kept.of::<Queues>();
         let ready = queues.cursors.get(peer.lane as usize).is_some_and(Option::is_some);
         let shares = &queues.shares;
         long && knows
-            && !lends
             && ready
             && peer.can_queue_control()
             && !queues.spare_shares.is_empty()

@@ -236,6 +236,6 @@ impl Wakeup for LockedLane {
 
 impl SignalSafe for LockedLane {
     lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared
+        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
     }
 }

@@ -11,14 +11,15 @@ use std::sync::Arc;
 
 use bowline::stack::{self, RankPlace};
 use bowline::ucp::{
-    Envelope, Ep, MatchSpec, RemoteKey, RequestId, SendMode, Sent, SpaceOptions, StreamReceived,
-    StreamWant, Worker,
+    Envelope, Ep, MatchSpec, Members, RemoteKey, RequestId, SendMode, Sent, SpaceOptions,
+    StreamReceived, StreamWant, Worker,
 };
 use bowline::uct::{
     AmId, Arrival, AtomicOp, AtomicWidth, EpId, Iface, PeerFailure, Sink, Source, Token, Verdict,
 };
 use bowline::wait::SystemWaiter;
 use bowline_base::buffer::{RecvBuf, SendBuf};
+use bowline_base::config::Config;
 use bowline_base::job::{JobMemory, JobSpec};
 use bowline_base::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,11 +40,13 @@ fn main() {
         "stream_send" | "stream_recv" => streams(calls),
         "poll" => polls(calls),
         "put" | "get" | "fadd" => one_sided(calls),
+        "rtr_taken" | "rtr_send" | "rtr_recv" => announced(calls),
         "mpi_send" | "mpi_recv" => mpi(calls),
         other => {
             eprintln!(
                 "no mode {other:?}; there are uct_post, uct_receive, tag_send, tag_recv, \
-                 tag_window, am_send, am_recv, am_in_place, stream_send, stream_recv, poll, put, get, fadd, mpi_send and mpi_recv"
+                 tag_window, am_send, am_recv, am_in_place, stream_send, stream_recv, poll, put, get, fadd, rtr_taken, rtr_send, \
+                 rtr_recv, mpi_send and mpi_recv"
             );
             std::process::exit(2);
         }
@@ -245,10 +248,13 @@ fn size() -> usize {
 }
 
 fn workers() -> [Worker; 2] {
-    let config = stack::config_from_env().expect("the settings are good");
+    workers_with(&stack::config_from_env().expect("the settings are good"))
+}
+
+fn workers_with(config: &Config) -> [Worker; 2] {
     places().map(|place| {
-        let waiter = SystemWaiter::new(&config);
-        let worker = stack::worker(&place, &config, waiter).expect("a worker");
+        let waiter = SystemWaiter::new(config);
+        let worker = stack::worker(&place, config, waiter).expect("a worker");
         worker.open_space(0, SpaceOptions::default()).expect("space 0 is new");
         worker
     })
@@ -377,6 +383,92 @@ fn windows(calls: u64) {
         }
         a.progress();
     }
+    for id in open {
+        b.cancel(id);
+    }
+}
+
+/// Every rank of the job, in its order.
+#[derive(Debug)]
+struct Everybody;
+
+impl Members for Everybody {
+    fn rank_of(&self, job_rank: u32) -> Option<u32> {
+        Some(job_rank)
+    }
+}
+
+/// Takes in the announcement of a receive.
+#[inline(never)]
+fn measured_rtr_taken(worker: &Worker) {
+    // The function is not to be merged with another one that only progresses.
+    assert_ne!(black_box(worker.progress()), u32::MAX);
+}
+
+/// Sends a message that is written.
+#[inline(never)]
+fn measured_rtr_send(worker: &Worker, ep: Ep, word: &[u8; 8]) {
+    // SAFETY: the send is waited for below, so the borrow suffices.
+    let buffer = unsafe { SendBuf::borrowed(word.as_ptr(), word.len()) };
+    let envelope = Envelope { space: 1, source: 0, tag: 7 };
+    if let Sent::Pending(id) =
+        worker.send(ep, envelope, buffer, SendMode::Standard).expect("the peer is there")
+    {
+        worker.wait(id).outcome.expect("the message fits");
+    }
+}
+
+/// Waits for the oldest of the announced receives, and announces one more.
+#[inline(never)]
+fn measured_rtr_recv(worker: &Worker, open: &mut VecDeque<RequestId>, memory: *mut u8) {
+    let oldest = open.pop_front().expect("one is announced");
+    worker.wait(oldest).outcome.expect("the message fits");
+    open.push_back(announce(worker, memory));
+}
+
+fn announce(worker: &Worker, memory: *mut u8) -> RequestId {
+    // SAFETY: the memory has eight bytes and is released after the receive.
+    let buffer = unsafe { RecvBuf::borrowed(memory, 8) };
+    let spec = MatchSpec { space: 1, source: Some(0), tag: 7, tag_mask: u64::MAX };
+    worker.recv(spec, buffer).expect("the space is open")
+}
+
+/// Messages that are written to receives which their senders know of, with four of them posted.
+fn announced(calls: u64) {
+    const AHEAD: usize = 4;
+    let mut config = stack::config_from_env().expect("the settings are good");
+    for (name, text) in [("BOWLINE_RNDV_SCHEME", "rtr"), ("BOWLINE_RTR_MIN", "1")] {
+        config.set_text(name, text).expect("it is a setting");
+    }
+    let [a, b] = workers_with(&config);
+    for worker in [&a, &b] {
+        let members: Option<Arc<dyn Members>> = Some(Arc::new(Everybody));
+        let options = SpaceOptions { members, ..SpaceOptions::default() };
+        worker.open_space(1, options).expect("space 1 is new");
+    }
+    let ep = a.connect(&b.address()).expect("they share memory");
+    let back = b.connect(&a.address()).expect("they share memory");
+    let mut word = [0; 8];
+    measured_tag_send(&a, ep, &word);
+    measured_tag_recv(&b, &mut word);
+    measured_tag_send(&b, back, &word);
+    let memory = b.mem_alloc(64 * AHEAD).expect("memory is left");
+    let at = b.mem_view(memory, |view| view.as_ptr()).expect("it was allocated");
+    let place = |nth: usize| {
+        // SAFETY: within the memory; the address is only handed on.
+        unsafe { at.add(nth % AHEAD * 64) }
+    };
+    let mut open: VecDeque<_> = (0..AHEAD).map(|nth| announce(&b, place(nth))).collect();
+    poll_until_empty(&a);
+    for round in 0..calls + 200 {
+        if round > 0 {
+            measured_rtr_taken(&a);
+        }
+        poll_until_empty(&a);
+        measured_rtr_send(&a, ep, &round.to_le_bytes());
+        measured_rtr_recv(&b, &mut open, place(round as usize));
+    }
+    assert!(a.counters().sent_rtr >= calls, "the messages were written");
     for id in open {
         b.cancel(id);
     }

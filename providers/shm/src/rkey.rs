@@ -72,6 +72,10 @@ pub(crate) struct Mappings {
 #[derive(Debug)]
 struct Mapping {
     of: Named,
+    /// The key that it was opened by, which a protocol that opens a key per message brings each time.
+    packed: Box<[u8]>,
+    base: u64,
+    len: usize,
     region: Arc<Region>,
     used: u64,
 }
@@ -89,6 +93,9 @@ pub(crate) fn unpack(
 ) -> Result<Access, MemError> {
     if packed == WHOLE_PROCESS {
         return Ok(Access::Process);
+    }
+    if let Some(known) = mappings.known(packed, me, peer) {
+        return Ok(known);
     }
     let (content, check) = packed.split_last_chunk::<CHECK>().ok_or(MemError::BadKey)?;
     if u32::from_le_bytes(*check) != check_of(content) {
@@ -115,11 +122,7 @@ pub(crate) fn unpack(
                 };
                 let base = r.u64().map_err(bad)?;
                 let len = usize::try_from(r.u64().map_err(bad)?).map_err(|_| MemError::BadKey)?;
-                let region = mappings.find(named, me, peer)?;
-                if len > region.len() || base.checked_add(len as u64).is_none() {
-                    return Err(MemError::BadKey);
-                }
-                Ok(Access::Mapped { base, len, region })
+                mappings.open(packed, named, base, len, me, peer)
             }
             _ => Err(MemError::BadKey),
         }
@@ -140,12 +143,29 @@ struct Named {
 }
 
 impl Mappings {
-    fn find(
+    /// What a key opens that was opened before, from the same process.
+    fn known(&mut self, packed: &[u8], me: &Process, peer: &Process) -> Option<Access> {
+        let mapping = self.entries.iter_mut().find(|m| *m.packed == *packed)?;
+        let from = (mapping.of.pid, mapping.of.start_time) == (peer.pid, peer.start_time);
+        if !from || peer.pid_ns != me.pid_ns {
+            // `open` says what is wrong.
+            return None;
+        }
+        self.clock += 1;
+        mapping.used = self.clock;
+        let (base, len, region) = (mapping.base, mapping.len, Arc::clone(&mapping.region));
+        Some(Access::Mapped { base, len, region })
+    }
+
+    fn open(
         &mut self,
+        packed: &[u8],
         named: Named,
+        base: u64,
+        len: usize,
         me: &Process,
         peer: &Process,
-    ) -> Result<Arc<Region>, MemError> {
+    ) -> Result<Access, MemError> {
         // A key opens memory of the peer that it came from, not of a third process.
         if (named.pid, named.start_time) != (peer.pid, peer.start_time) {
             return Err(MemError::BadKey);
@@ -157,16 +177,25 @@ impl Mappings {
             return Err(MemError::Unsupported(what));
         }
         self.clock += 1;
-        let known = self.entries.iter_mut().find(|m| m.of == named);
-        if let Some(mapping) = known {
-            mapping.used = self.clock;
-            return Ok(Arc::clone(&mapping.region));
-        }
-        let region = open(&named, me, peer)?;
-        self.evict();
         let used = self.clock;
-        self.entries.push(Mapping { of: named, region: Arc::clone(&region), used });
-        Ok(region)
+        let known = self.entries.iter_mut().find(|m| m.of == named);
+        let known = known.map(|mapping| {
+            mapping.used = used;
+            Arc::clone(&mapping.region)
+        });
+        let (region, is_new) = match known {
+            Some(region) => (region, false),
+            None => (open(&named, me, peer)?, true),
+        };
+        if len > region.len() || base.checked_add(len as u64).is_none() {
+            return Err(MemError::BadKey);
+        }
+        if is_new {
+            self.evict();
+            let (packed, region) = (packed.into(), Arc::clone(&region));
+            self.entries.push(Mapping { of: named, packed, base, len, region, used });
+        }
+        Ok(Access::Mapped { base, len, region })
     }
 
     /// Drops the mappings of a process that is gone, but for those with a key.

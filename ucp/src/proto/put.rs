@@ -37,7 +37,7 @@ use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::loan;
 use crate::pack::RUNS;
-use crate::peer::{PeerIndex, can_land, reaches_all};
+use crate::peer::{Peer, PeerIndex, can_land, reaches_all};
 use crate::proto::peer_offers::Offers;
 use crate::protocol::{Protocol, Receiving, Sending};
 use crate::request::{OpenBuffer, Requests, Send, SendPhase, receive_of, send_of, token};
@@ -96,13 +96,8 @@ impl Life for Writes {
 
     /// The sender posts what the transport takes, and says when everything is visible.
     fn send(&self, inner: &mut Inner, key: Key) {
-        match inner.put_step(key) {
-            Step::Wait => {}
-            Step::Again => inner.engine.actions.push(Action::Run(key)),
-            Step::End => inner.end_put(key),
-            // The lane reports the failure itself, after what the peer has sent before it.
-            Step::Failed(how) => inner.engine.fail(key, how.into()),
-        }
+        let step = inner.put_step(key);
+        inner.after_put_step(key, step);
     }
 }
 
@@ -183,7 +178,8 @@ impl Put {
 }
 
 /// What is to be done next.
-enum Step {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
     /// The transport has all that it is to have for now.
     Wait,
     /// There was no space, or other traffic comes first.
@@ -269,81 +265,17 @@ impl Inner {
             return Step::Wait;
         };
         let peer = &mut self.engine.peers[index as usize];
-        if let Some(how) = peer.failure() {
-            // Rule 3.
-            return if put.in_flight > 0 { Step::Wait } else { Step::Failed(how) };
-        }
-        let lane = &mut *self.lanes[peer.lane as usize].iface;
-        let rkey = if put.target.rkey.is_none() {
-            if peer.whole_rkey.is_none() {
-                peer.whole_rkey = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
-            }
-            peer.whole_rkey
-        } else {
-            if put.rkey.is_none() && !put.refused {
-                put.rkey = lane.rkey_unpack(peer.ep, put.target.rkey.bytes()).ok();
-            }
-            put.rkey
-        };
-        let Some(rkey) = rkey.filter(|_| lane.attr().caps.contains(Caps::PUT_ZCOPY)) else {
-            put.refused = true;
-            return Step::End;
-        };
-        let attr = lane.attr();
-        let limit = if reaches_all(attr.caps) { SEGMENT } else { attr.limits.put.max_zcopy as u64 };
-        let most = attr.limits.put.max_iov.clamp(1, RUNS);
-        while put.posted < put.target.wanted && !put.refused {
-            let length = (put.target.wanted - put.posted).min(limit.max(1));
-            let mut runs = [LocalSlice::EMPTY; RUNS];
-            let from = &mut runs[..most];
-            let (count, length) =
-                loan::runs_of_send(buffer, put.posted as usize, length as usize, from);
-            let address = put.target.address.checked_add(put.posted);
-            let (Some(address), true) = (address, length > 0) else {
-                put.refused = true;
-                break;
-            };
-            let (from, length) = (&from[..count], length as u64);
-            match lane.put_zcopy(peer.ep, from, RemoteSlice { address, rkey }, token(key)) {
-                Ok(Posted::Done) => {
-                    put.posted += length;
-                    if put.posted < put.target.wanted {
-                        return Step::Again;
-                    }
-                }
-                Ok(Posted::InFlight) => {
-                    put.posted += length;
-                    put.in_flight += 1;
-                }
-                Err(PostError::NoResource) if put.in_flight > 0 => return Step::Wait,
-                Err(PostError::NoResource) => return Step::Again,
-                Err(PostError::PeerFailed) if put.in_flight == 0 => {
-                    return Step::Failed(PeerFailure::Died);
-                }
-                Err(PostError::PeerFailed) => return Step::Wait,
-                Err(_) => put.refused = true,
-            }
-        }
-        if put.in_flight > 0 {
-            return Step::Wait;
-        }
-        if put.flushed || put.posted == 0 {
-            return Step::End;
-        }
-        match lane.flush(peer.ep, token(key)) {
-            Ok(Posted::Done) => Step::End,
-            Ok(Posted::InFlight) => {
-                put.in_flight = 1;
-                put.flushed = true;
-                Step::Wait
-            }
-            Err(PostError::NoResource) => Step::Again,
-            Err(PostError::PeerFailed) => Step::Failed(PeerFailure::Died),
-            // Without a flush nothing says when the bytes are there.
-            Err(_) => {
-                put.refused = true;
-                Step::End
-            }
+        put.step(&mut *self.lanes[peer.lane as usize].iface, peer, buffer, key)
+    }
+
+    /// Does what a step of a send asks for that is written.
+    pub(crate) fn after_put_step(&mut self, key: Key, step: Step) {
+        match step {
+            Step::Wait => {}
+            Step::Again => self.engine.actions.push(Action::Run(key)),
+            Step::End => self.end_put(key),
+            // The lane reports the failure itself, after what the peer has sent before it.
+            Step::Failed(how) => self.engine.fail(key, how.into()),
         }
     }
 
@@ -371,6 +303,96 @@ impl Inner {
 }
 
 impl Put {
+    /// Posts what the transport takes of the message `buffer`, whose request is `key`.
+    pub(crate) fn step(
+        &mut self,
+        lane: &mut dyn Iface,
+        peer: &mut Peer,
+        buffer: &SendBuf,
+        key: Key,
+    ) -> Step {
+        if let Some(how) = peer.failure() {
+            // Rule 3.
+            return if self.in_flight > 0 { Step::Wait } else { Step::Failed(how) };
+        }
+        let rkey = if self.target.rkey.is_none() {
+            if peer.whole_rkey.is_none() {
+                peer.whole_rkey = lane.rkey_unpack(peer.ep, &WHOLE_PROCESS).ok();
+            }
+            peer.whole_rkey
+        } else {
+            if self.rkey.is_none() && !self.refused {
+                self.rkey = lane.rkey_unpack(peer.ep, self.target.rkey.bytes()).ok();
+            }
+            self.rkey
+        };
+        let Some(rkey) = rkey.filter(|_| lane.attr().caps.contains(Caps::PUT_ZCOPY)) else {
+            self.refused = true;
+            return Step::End;
+        };
+        let attr = lane.attr();
+        let limit = if reaches_all(attr.caps) { SEGMENT } else { attr.limits.put.max_zcopy as u64 };
+        let most = attr.limits.put.max_iov.clamp(1, RUNS);
+        while self.posted < self.target.wanted && !self.refused {
+            let length = (self.target.wanted - self.posted).min(limit.max(1));
+            let mut runs = [LocalSlice::EMPTY; RUNS];
+            let from = &mut runs[..most];
+            let (count, length) =
+                loan::runs_of_send(buffer, self.posted as usize, length as usize, from);
+            let address = self.target.address.checked_add(self.posted);
+            let (Some(address), true) = (address, length > 0) else {
+                self.refused = true;
+                break;
+            };
+            let (from, length) = (&from[..count], length as u64);
+            match lane.put_zcopy(peer.ep, from, RemoteSlice { address, rkey }, token(key)) {
+                Ok(Posted::Done) => {
+                    self.posted += length;
+                    if self.posted < self.target.wanted {
+                        return Step::Again;
+                    }
+                }
+                Ok(Posted::InFlight) => {
+                    self.posted += length;
+                    self.in_flight += 1;
+                }
+                Err(PostError::NoResource) if self.in_flight > 0 => return Step::Wait,
+                Err(PostError::NoResource) => return Step::Again,
+                Err(PostError::PeerFailed) if self.in_flight == 0 => {
+                    return Step::Failed(PeerFailure::Died);
+                }
+                Err(PostError::PeerFailed) => return Step::Wait,
+                Err(_) => self.refused = true,
+            }
+        }
+        if self.in_flight > 0 {
+            return Step::Wait;
+        }
+        if self.flushed || self.posted == 0 {
+            return Step::End;
+        }
+        match lane.flush(peer.ep, token(key)) {
+            Ok(Posted::Done) => Step::End,
+            Ok(Posted::InFlight) => {
+                self.in_flight = 1;
+                self.flushed = true;
+                Step::Wait
+            }
+            Err(PostError::NoResource) => Step::Again,
+            Err(PostError::PeerFailed) => Step::Failed(PeerFailure::Died),
+            // Without a flush nothing says when the bytes are there.
+            Err(_) => {
+                self.refused = true;
+                Step::End
+            }
+        }
+    }
+
+    /// Whether every byte is visible, as it is if the step that ended it was the first.
+    pub(crate) const fn is_whole(&self) -> bool {
+        !self.refused
+    }
+
     /// The key that it has opened, which is its holder's from now on.
     pub(crate) fn take_key(&mut self) -> Option<RkeyId> {
         self.rkey.take()

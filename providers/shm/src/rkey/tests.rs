@@ -46,14 +46,36 @@ fn the_mapping_of_an_earlier_process_is_not_used_for_a_later_one() {
         ino,
         id: 1,
     };
+    let key = |of: &Process, ino, len| {
+        let Named { pid, start_time, fd, dev, ino, id } = named(of, ino);
+        let mut w = AddrWriter::new();
+        w.u8(kind::MAPPED).u32(pid).u64(start_time).u32(fd).u64(dev).u64(ino).u64(id);
+        w.u64(0).u64(len);
+        let mut packed = w.finish();
+        packed.extend(check_of(&packed).to_le_bytes());
+        packed
+    };
     let mut mappings = Mappings::default();
-    let entry = Mapping { of: named(&earlier, 5), region: Arc::clone(&old), used: 0 };
+    let (of, packed) = (named(&earlier, 5), key(&earlier, 5, 4096).into());
+    let entry = Mapping { of, packed, base: 0, len: 4096, region: Arc::clone(&old), used: 0 };
     mappings.entries.push(entry);
-    let again = mappings.find(named(&earlier, 5), &me(), &earlier).expect("it is mapped");
-    assert!(Arc::ptr_eq(&again, &old));
-    assert!(mappings.find(named(&later, 6), &me(), &later).is_err());
+    let mut open = |packed: &[u8], peer: &Process| unpack(packed, &me(), peer, &mut mappings);
+    let opened = |access| match access {
+        Ok(Access::Mapped { len, region, .. }) => (len, region),
+        other => panic!("it is mapped, yet: {other:?}"),
+    };
+    // By the key that it was opened by, and by another one of the same allocation.
+    let (len, again) = opened(open(&key(&earlier, 5, 4096), &earlier));
+    assert!(len == 4096 && Arc::ptr_eq(&again, &old));
+    let (len, part) = opened(open(&key(&earlier, 5, 64), &earlier));
+    assert!(len == 64 && Arc::ptr_eq(&part, &old));
+    assert!(open(&key(&earlier, 5, 8192), &earlier).is_err(), "it is not as long");
+    assert!(open(&key(&later, 6, 4096), &later).is_err());
+    // Neither does another process open it by a key that it was not given.
+    assert!(open(&key(&earlier, 5, 4096), &later).is_err());
     // Neither for another file that the same process put in its place.
-    assert!(mappings.find(named(&earlier, 6), &me(), &earlier).is_err());
+    assert!(open(&key(&earlier, 6, 4096), &earlier).is_err());
+    drop(part);
     // When the process is gone, only what a key still opens stays mapped.
     mappings.forget(&earlier);
     assert_eq!(mappings.entries.len(), 1);

@@ -1,6 +1,6 @@
 //! The protocols of a worker, and what it keeps for them beside its requests.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 
 use super::Life;
 use crate::peer::PeerIndex;
@@ -23,35 +23,37 @@ pub(crate) trait Keeps: Any + std::marker::Send {
     }
 }
 
+/// Few, each with its type beside it, by which it is found without a call.
 #[derive(Default)]
-pub(crate) struct Kept(Vec<(&'static Protocol, Box<dyn Keeps>)>);
+pub(crate) struct Kept(Vec<(TypeId, &'static Protocol, Box<dyn Keeps>)>);
 
 impl Kept {
     pub(crate) fn add(&mut self, protocol: &'static Protocol, kept: Box<dyn Keeps>) {
-        self.0.push((protocol, kept));
+        self.0.push(((*kept).type_id(), protocol, kept));
     }
 
     /// What is kept as `T`.
     pub(crate) fn of<T: Keeps>(&self) -> &T {
-        let found = self.0.iter().find_map(|(_, kept)| (&**kept as &dyn Any).downcast_ref());
+        let found = self.0.iter().find(|(kind, ..)| *kind == TypeId::of::<T>());
+        let found = found.and_then(|(.., kept)| (&**kept as &dyn Any).downcast_ref());
         found.expect("a protocol is registered with what is kept for it")
     }
 
     /// The same, to change it.
     pub(crate) fn of_mut<T: Keeps>(&mut self) -> &mut T {
-        let found =
-            self.0.iter_mut().find_map(|(_, kept)| (&mut **kept as &mut dyn Any).downcast_mut());
+        let found = self.0.iter_mut().find(|(kind, ..)| *kind == TypeId::of::<T>());
+        let found = found.and_then(|(.., kept)| (&mut **kept as &mut dyn Any).downcast_mut());
         found.expect("a protocol is registered with what is kept for it")
     }
 
     /// All of it, with the protocol that it is for.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Protocol, &dyn Keeps)> {
-        self.0.iter().map(|(protocol, kept)| (*protocol, &**kept))
+        self.0.iter().map(|(_, protocol, kept)| (*protocol, &**kept))
     }
 
     /// The place of a peer that is over becomes another's.
     pub(crate) fn forget(&mut self, peer: PeerIndex) {
-        self.0.iter_mut().for_each(|(_, kept)| kept.forget(peer));
+        self.0.iter_mut().for_each(|(.., kept)| kept.forget(peer));
     }
 }
 
@@ -94,7 +96,7 @@ impl Protocols {
             let life = others.lives.iter().find(|life| life.protocol() == protocol);
             self.add(protocol, life.copied());
         }
-        others.kept.0.into_iter().for_each(|(protocol, kept)| self.kept.add(protocol, kept));
+        others.kept.0.into_iter().for_each(|(_, protocol, kept)| self.kept.add(protocol, kept));
     }
 
     /// What a protocol does that has part in a request.

@@ -79,6 +79,9 @@ impl Inner {
         let may = eager && length > 0 && pack::is_written(&send.buffer);
         let peer = &mut self.engine.peers[index as usize];
         let (closing, offers) = (peer.end.is_some(), peer.watches.of_mut::<Offers>()?);
+        if offers.flags.is_idle() {
+            return None;
+        }
         // A receive that was announced for it comes first.
         let offered = offers.position(&envelope).is_some();
         let entry = offers.flags.entry_for(&envelope, length).map(|enabled| enabled.entry);

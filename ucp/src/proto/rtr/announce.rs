@@ -1,11 +1,12 @@
 //! The receiver's side: which receives are announced, and what becomes of those that are.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
 use bowline_uct::{Caps, PeerFailure};
 
+use super::message::LONGEST;
 use super::{RTR, RtrMessage};
 use crate::action::Action;
 use crate::address::READY;
@@ -44,8 +45,15 @@ const fn overlap(a: &Name, b: &Name) -> bool {
     (a.0 ^ b.0) & a.1 & b.1 == 0 && (a.2 ^ b.2) & a.3 & b.3 == 0
 }
 
-/// Posted receives that ask for the same, in order, each with its number among all.
-type SubList = VecDeque<(u64, Key)>;
+/// Posted receives that ask for the same.
+#[derive(Debug, Default)]
+struct SubList {
+    /// In order, each with its number among all.
+    receives: VecDeque<(u64, Key)>,
+    /// How many of the first were found announced, to which peer, and at which of [`Announcer::changes`]: while nothing
+    /// has changed since, they are, so that a window of receives is not searched for each one more.
+    checked: (usize, PeerIndex, u64),
+}
 
 /// A receive that is to be announced when it may.
 #[derive(Clone, Copy, Debug)]
@@ -56,15 +64,26 @@ struct Candidate {
     key: Key,
 }
 
+/// The sub-lists of a space.
+#[derive(Debug)]
+struct OfSpace {
+    space: u32,
+    lists: Vec<(Name, SubList)>,
+}
+
 /// Posted receives by what they ask for. Those that were met stay until a list is searched.
 #[derive(Debug, Default)]
 pub(crate) struct Announcer {
-    spaces: HashMap<u32, HashMap<Name, SubList>>,
+    /// By the number of the space.
+    spaces: Vec<OfSpace>,
     /// Receives that stand behind others.
     waiting: VecDeque<Candidate>,
     /// Receives that are announced.
     pub(super) out: u32,
     next: u64,
+    /// How often a receive stopped to be announced, or was wanted back, but by the message that was written to it, which
+    /// is the first of its sub-list.
+    changes: u64,
     /// Receives that this side has forgotten, of which their peers are to hear: as those named them.
     forgotten: Vec<(PeerIndex, u64)>,
 }
@@ -81,6 +100,30 @@ impl Keeps for Announcer {
 }
 
 impl Announcer {
+    /// The sub-lists of a space, if receives of it were posted.
+    fn lists(&mut self, space: u32) -> Option<&mut Vec<(Name, SubList)>> {
+        let at = self.spaces.binary_search_by_key(&space, |of| of.space).ok()?;
+        Some(&mut self.spaces[at].lists)
+    }
+
+    /// A sub-list, made when it is not there.
+    fn list(&mut self, space: u32, name: Name) -> &mut SubList {
+        let at = match self.spaces.binary_search_by_key(&space, |of| of.space) {
+            Ok(at) => at,
+            Err(at) => {
+                self.spaces.insert(at, OfSpace { space, lists: Vec::new() });
+                at
+            }
+        };
+        let lists = &mut self.spaces[at].lists;
+        let known = lists.iter().position(|(other, _)| *other == name);
+        let at = known.unwrap_or_else(|| {
+            lists.push((name, SubList::default()));
+            lists.len() - 1
+        });
+        &mut lists[at].1
+    }
+
     /// A peer is to hear that a receive of its is forgotten.
     pub(super) fn forgets(&mut self, peer: PeerIndex, receive: u64) {
         self.forgotten.push((peer, receive));
@@ -107,8 +150,7 @@ impl Inner {
         let announcer = self.engine.announcer();
         let (name, number) = (name(want), announcer.next);
         announcer.next += 1;
-        let lists = announcer.spaces.entry(space).or_default();
-        lists.entry(name).or_default().push_back((number, key));
+        announcer.list(space, name).receives.push_back((number, key));
         self.announce_or_wait(Candidate { space, name, number, key });
     }
 
@@ -200,29 +242,37 @@ impl Inner {
         };
         let envelope = Envelope { space: candidate.space, source, tag };
         let [first, second, _] = wire::tagged(&envelope, 0);
-        self.control(index, wire::RTR, [first, second], &message.pack());
+        self.control_rtr(index, [first, second], &message);
     }
 
     /// Asks the peer of an announced receive to forget it.
     pub(super) fn withdraw_announced(&mut self, key: Key) {
         let Some(announced) = announced_mut(&mut self.engine.requests, key) else { return };
         let (peer, message) = (announced.peer, RtrMessage::Withdraw { receive: key.to_wire() });
-        self.control(peer, wire::RTR, [0, 0], &message.pack());
+        self.control_rtr(peer, [0, 0], &message);
+    }
+
+    fn control_rtr(&mut self, index: PeerIndex, words: [u64; 2], message: &RtrMessage) {
+        let mut bytes = [0; LONGEST];
+        let n = message.pack(&mut bytes);
+        self.control(index, wire::RTR, words, &bytes[..n]);
     }
 
     /// Reports to peers that nothing will be written any more to receives that they wanted back.
     pub(super) fn confirm_forgotten(&mut self) {
         for (peer, receive) in std::mem::take(&mut self.engine.announcer().forgotten) {
-            let message = RtrMessage::Withdrawn { receive }.pack();
+            let message = RtrMessage::Withdrawn { receive };
             if self.engine.peers[peer as usize].watches.check() && self.report_all(peer).is_err() {
                 // Behind what is still to be reported (rule 4): a lane that is full notifies when it is not.
                 let known = &mut self.engine.peers[peer as usize];
-                known.push_control(wire::RTR, [0, 0], message);
+                let mut bytes = [0; LONGEST];
+                let n = message.pack(&mut bytes);
+                known.push_control(wire::RTR, [0, 0], bytes[..n].to_vec());
                 self.lanes[known.lane as usize].iface.want_writable(known.ep);
                 self.call_progress_thread();
                 continue;
             }
-            self.control(peer, wire::RTR, [0, 0], &message);
+            self.control_rtr(peer, [0, 0], &message);
         }
     }
 }
@@ -237,14 +287,14 @@ impl Engine {
         let Candidate { space, name, number, key } = *candidate;
         let requests = &self.requests;
         let announcer = self.protocols.kept.of_mut::<Announcer>();
-        let out = announcer.out;
-        let Some(lists) = announcer.spaces.get_mut(&space) else {
-            return Announceable::Never;
-        };
+        let (out, changes) = (announcer.out, announcer.changes);
+        let Some(lists) = announcer.lists(space) else { return Announceable::Never };
+        let is_left = |&(_, key): &(u64, Key)| is_posted(requests.get(key));
         if lists.len() > LISTS {
-            lists.retain(|_, list| {
-                list.retain(|&(_, key)| is_posted(requests.get(key)));
-                !list.is_empty()
+            lists.retain_mut(|(_, list)| {
+                list.receives.retain(is_left);
+                list.checked.0 = 0;
+                !list.receives.is_empty()
             });
             if lists.len() > LISTS {
                 return Announceable::Never;
@@ -253,25 +303,38 @@ impl Engine {
         if out >= ANNOUNCED {
             return Announceable::Later;
         }
-        for (other, list) in lists.iter_mut() {
-            while list.front().is_some_and(|&(_, key)| !is_posted(requests.get(key))) {
-                list.pop_front();
+        for (other, list) in &mut *lists {
+            while list.receives.pop_front_if(|receive| !is_left(receive)).is_some() {
+                list.checked.0 = list.checked.0.saturating_sub(1);
             }
-            let older = list.front().is_some_and(|&(first, _)| first < number);
+            let older = list.receives.front().is_some_and(|&(first, _)| first < number);
             if *other != name && older && overlap(other, &name) {
                 return Announceable::Later;
             }
         }
-        let Some(list) = lists.get_mut(&name) else { return Announceable::Never };
-        list.retain(|&(_, key)| is_posted(requests.get(key)));
-        let mut ahead = 0;
-        for &(_, other) in list.iter().take_while(|&&(_, other)| other != key) {
-            match requests.get(other).and_then(announced) {
+        let own = lists.iter_mut().find(|(other, _)| *other == name);
+        let Some((_, SubList { receives, checked })) = own else { return Announceable::Never };
+        if (checked.1, checked.2) != (peer, changes) {
+            *checked = (0, peer, changes);
+        }
+        let (mut ahead, mut ended, mut later) = (checked.0, false, false);
+        for &(_, other) in receives.range(checked.0..).take_while(|&&(_, other)| other != key) {
+            let request = requests.get(other);
+            match request.and_then(announced) {
                 Some(a) if a.is_with(peer, &RTR) && a.stage == AnnouncedStage::Posted => ahead += 1,
-                _ => return Announceable::Later,
+                // It was cancelled, or has failed, before those in front of it.
+                _ if !is_posted(request) => ended = true,
+                _ => {
+                    later = true;
+                    break;
+                }
             }
         }
-        Announceable::Now(ahead)
+        checked.0 = if ended { 0 } else { ahead };
+        if ended {
+            receives.retain(is_left);
+        }
+        if later { Announceable::Later } else { Announceable::Now(ahead as u32) }
     }
 
     /// An ordinary message has met a receive. One that was announced is so no more (rule 3).
@@ -291,6 +354,7 @@ impl Engine {
     pub(super) fn unannounce(&mut self, key: Key) {
         let Some((_, open_buffer)) = end_announced(&mut self.requests, key) else { return };
         self.announcer().out -= 1;
+        self.announcer().changes += 1;
         if let Some((lane, memory)) = open_buffer.lent() {
             self.actions.push(Action::Withdraw { lane, memory });
         }
@@ -304,9 +368,9 @@ impl Engine {
             self.unannounce(key);
             return true;
         }
-        if std::mem::replace(&mut announced.stage, AnnouncedStage::Ended(status))
-            == AnnouncedStage::Posted
-        {
+        let before = std::mem::replace(&mut announced.stage, AnnouncedStage::Ended(status));
+        self.announcer().changes += 1;
+        if before == AnnouncedStage::Posted {
             self.actions.push(Action::Run(key));
         }
         false
@@ -326,6 +390,7 @@ impl Engine {
             && announced.stage == AnnouncedStage::Posted
         {
             announced.stage = AnnouncedStage::Withdrawing;
+            self.announcer().changes += 1;
             self.actions.push(Action::Run(key));
         }
     }

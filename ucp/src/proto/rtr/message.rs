@@ -47,28 +47,28 @@ fn word(bytes: &[u8], index: usize) -> Option<u64> {
 }
 
 impl RtrMessage {
-    /// The bytes.
-    pub(crate) fn pack(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(LONGEST);
-        let words = |out: &mut Vec<u8>, words: &[u64]| {
-            words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+    /// Writes the bytes to `out` and returns their number.
+    pub(crate) fn pack(&self, out: &mut [u8; LONGEST]) -> usize {
+        let words = |out: &mut [u8; LONGEST], words: &[u64]| {
+            for (place, word) in out.chunks_exact_mut(8).zip(words) {
+                place.copy_from_slice(&word.to_le_bytes());
+            }
+            8 * words.len()
         };
         match *self {
             Self::Rtr { receive, seen, ahead, mask, target } => {
                 let counts = u64::from(seen) | u64::from(ahead) << 32;
-                words(&mut out, &[1, receive, counts, mask]);
+                let at = words(out, &[1, receive, counts, mask]);
                 let mut rest = [0; TargetBuffer::FIXED + MAX_RKEY];
                 let n = target.pack(&mut rest);
-                out.extend(&rest[..n]);
+                out[at..at + n].copy_from_slice(&rest[..n]);
+                at + n
             }
-            Self::Taken { receive, request, length } => {
-                words(&mut out, &[2, receive, request, length]);
-            }
-            Self::Written { receive, length } => words(&mut out, &[5, receive, length]),
-            Self::Withdraw { receive } => words(&mut out, &[3, receive]),
-            Self::Withdrawn { receive } => words(&mut out, &[4, receive]),
+            Self::Taken { receive, request, length } => words(out, &[2, receive, request, length]),
+            Self::Written { receive, length } => words(out, &[5, receive, length]),
+            Self::Withdraw { receive } => words(out, &[3, receive]),
+            Self::Withdrawn { receive } => words(out, &[4, receive]),
         }
-        out
     }
 
     /// Reads bytes of a peer.
@@ -102,6 +102,12 @@ mod tests {
     use crate::wire::WireKey;
     use proptest::prelude::*;
 
+    fn packed(message: &RtrMessage) -> Vec<u8> {
+        let mut out = [0; LONGEST];
+        let n = message.pack(&mut out);
+        out[..n].to_vec()
+    }
+
     #[test]
     fn golden_bytes() {
         let rkey = WireKey::of(&[0xee]).unwrap();
@@ -110,21 +116,21 @@ mod tests {
         let mut golden = vec![0; 49];
         (golden[0], golden[8], golden[16], golden[20], golden[24]) = (1, 2, 3, 4, 5);
         (golden[32], golden[40], golden[48]) = (6, 7, 0xee);
-        assert_eq!(rtr.pack(), golden);
+        assert_eq!(packed(&rtr), golden);
         let taken = RtrMessage::Taken { receive: 3, request: 4, length: 5 };
         let mut golden = vec![0; 32];
         (golden[0], golden[8], golden[16], golden[24]) = (2, 3, 4, 5);
-        assert_eq!(taken.pack(), golden);
+        assert_eq!(packed(&taken), golden);
         let written = RtrMessage::Written { receive: 3, length: 4 };
         let mut golden = vec![0; 24];
         (golden[0], golden[8], golden[16]) = (5, 3, 4);
-        assert_eq!(written.pack(), golden);
+        assert_eq!(packed(&written), golden);
         for (kind, message) in
             [(3, RtrMessage::Withdraw { receive: 9 }), (4, RtrMessage::Withdrawn { receive: 9 })]
         {
             let mut golden = vec![0; 16];
             (golden[0], golden[8]) = (kind, 9);
-            assert_eq!(message.pack(), golden);
+            assert_eq!(packed(&message), golden);
         }
     }
 
@@ -138,7 +144,7 @@ mod tests {
                 bytes[..8].copy_from_slice(&u64::from(kind).to_le_bytes());
             }
             if let Some(message) = RtrMessage::parse(&bytes) {
-                prop_assert_eq!(message.pack(), bytes);
+                prop_assert_eq!(packed(&message), bytes);
             }
         }
     }

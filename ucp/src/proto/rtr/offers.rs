@@ -1,20 +1,21 @@
 //! The sender's side: the offers of a peer, and what was sent to it since they began.
 
 use bowline_base::slab::Key;
-use bowline_uct::PostError;
+use bowline_uct::{Iface, PostError};
 
+use super::message::LONGEST;
 use super::{RTR, RtrMessage};
 use crate::action::Action;
 use crate::address::WRITTEN;
 use crate::engine::{Engine, Inner};
 use crate::matching::Envelope;
 use crate::pack;
-use crate::peer::PeerIndex;
+use crate::peer::{Peer, PeerIndex};
 use crate::post::{self, Post};
 use crate::proto::peer_offers::{
     AnnouncedWant, OFFERS, Offers, PeerOffer, Unreported, Writing, pop_first_written,
 };
-use crate::proto::put::Put;
+use crate::proto::put::{Put, Step};
 use crate::request::{Send, SendKind, SendPhase, send_of};
 use crate::wire;
 
@@ -60,25 +61,40 @@ impl Inner {
     }
 
     /// Begins to write a send, if it is for an offer of its peer. None: it is for none, and its peer has heard
-    /// of all that is in front of it (rule 5).
+    /// of all that is in front of it (rule 5). Where the lane writes in the call, it is written and reported at once.
     pub(super) fn meet_offer(&mut self, key: Key) -> Option<Post> {
         let least = self.engine.options.rtr_min;
         let send = send_of(&mut self.engine.requests, key)?;
         let index = send.peer;
         let peer = &mut self.engine.peers[index as usize];
-        let Some((offer, unreported)) = take(peer.watches.of_mut()?, send, key, least) else {
+        let lane = &mut *self.lanes[peer.lane as usize].iface;
+        let offers = peer.watches.of_mut::<Offers>()?;
+        let first = offers.unreported.is_empty();
+        let Some((offer, unreported)) = take(offers, send, key, least) else {
             return match self.report_all(index) {
                 Ok(()) => None,
                 Err(error) => Some(self.refused(index, error)),
             };
         };
+        self.engine.counters.sent_rtr += 1;
         let mut target = offer.target;
         target.wanted = target.wanted.min(unreported.length);
+        let mut put = Put::new(offer.receive, target);
+        let step = put.step(lane, peer, &send.buffer, key);
+        let ended = step == Step::End && put.is_whole();
+        let at_once = first && ended && peer.address.features & WRITTEN != 0;
+        if at_once && post_written(lane, peer, &unreported).is_ok() {
+            put.take_key().into_iter().for_each(|rkey| lane.rkey_release(rkey));
+            peer.recompute_short_limit();
+            return Some(Post::Complete);
+        }
         // A write that is refused makes it a message that lies here.
         (send.rendezvous, send.lent) = (true, false);
-        send.phase = SendPhase::Moving(Box::new(Put::new(offer.receive, target)));
-        self.engine.counters.sent_rtr += 1;
-        self.run(key);
+        send.phase = SendPhase::Moving(Box::new(put));
+        if let Some(offers) = peer.watches.of_mut::<Offers>() {
+            offers.unreported.push_back(unreported);
+        }
+        self.after_put_step(key, step);
         Some(Post::Awaiting)
     }
 
@@ -91,23 +107,19 @@ impl Inner {
         index: PeerIndex,
         one: Unreported,
     ) -> Result<(), PostError> {
-        let Unreported { key, receive, envelope, length, state, .. } = one;
+        let Unreported { key, receive, length, state, .. } = one;
         let peer = &mut self.engine.peers[index as usize];
         // One that has failed is not for the peer to hear of, which has failed itself.
         let lives = send_of(&mut self.engine.requests, key).is_some();
         let at_once = state == Writing::Whole && peer.address.features & WRITTEN != 0;
         if lives {
-            let message = match at_once {
-                true => RtrMessage::Written { receive, length },
-                false => RtrMessage::Taken { receive, request: key.to_wire(), length },
-            };
-            let ([first, second, _], number) = (wire::tagged(&envelope, 0), peer.tx_sequence);
             let lane = &mut *self.lanes[peer.lane as usize].iface;
-            post::parts(lane, peer, wire::RTR, [first, second], &[&message.pack()])?;
-            if let Some(offers) = peer.watches.of_mut::<Offers>() {
-                offers.reports = true;
+            if at_once {
+                post_written(lane, peer, &one)?;
+            } else {
+                let taken = RtrMessage::Taken { receive, request: key.to_wire(), length };
+                post_report(lane, peer, &one.envelope, &taken)?;
             }
-            peer.note_posted(number, Some(&envelope));
         }
         pop_first_written(peer);
         if lives && !at_once {
@@ -122,7 +134,38 @@ impl Inner {
     }
 }
 
-/// Takes the offer for a send out of those that are open, if there is one and it may be written to it.
+/// Posts that a message was written whole to an announced receive.
+///
+/// # Errors
+/// When the lane refuses.
+fn post_written(lane: &mut dyn Iface, peer: &mut Peer, one: &Unreported) -> Result<(), PostError> {
+    let written = RtrMessage::Written { receive: one.receive, length: one.length };
+    post_report(lane, peer, &one.envelope, &written)
+}
+
+/// Posts a report of a message whose offer is taken.
+///
+/// # Errors
+/// When the lane refuses.
+fn post_report(
+    lane: &mut dyn Iface,
+    peer: &mut Peer,
+    envelope: &Envelope,
+    report: &RtrMessage,
+) -> Result<(), PostError> {
+    let ([first, second, _], number) = (wire::tagged(envelope, 0), peer.tx_sequence);
+    let mut bytes = [0; LONGEST];
+    let n = report.pack(&mut bytes);
+    post::parts(lane, peer, wire::RTR, [first, second], &[&bytes[..n]])?;
+    if let Some(offers) = peer.watches.of_mut::<Offers>() {
+        offers.reports = true;
+    }
+    peer.note_posted(number, Some(envelope));
+    Ok(())
+}
+
+/// Takes the offer for a send out of those that are open, if there is one and it may be written to it. What is to be
+/// reported of it.
 fn take(
     offers: &mut Offers,
     send: &Send,
@@ -139,9 +182,7 @@ fn take(
     let offer = offers.open.remove(at);
     let state = Writing::UnderWay;
     let receive = offer.receive;
-    let unreported = Unreported { key, receive, envelope, length, state, flagged: false };
-    offers.unreported.push_back(unreported);
-    Some((offer, unreported))
+    Some((offer, Unreported { key, receive, envelope, length, state, flagged: false }))
 }
 
 impl Engine {

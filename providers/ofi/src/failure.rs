@@ -32,6 +32,10 @@
 //!    operations end with an error. Where a provider works through shared memory that would not help,
 //!    since the peer's processor writes; there the end of the peer's process is awaited.
 //!
+//! **What a peer sent before its end** is handed over before the failure is reported, as far as libfabric has
+//! it. So a peer that is gone is polled for until the queue has been empty for a while since its last
+//! message. Time alone says nothing: this process may not have polled meanwhile.
+//!
 //! A failure is reported behind all that, and so is a peer's write to exposed memory: its connection
 //! has ended by then.
 
@@ -46,10 +50,13 @@ use libfabric_sys as sys;
 use crate::iface::OfiIface;
 use crate::liveness::{Liveness, State as LivenessState};
 use crate::net::Failure;
-use crate::peer::{Health, Peer, Work};
+use crate::peer::{Health, Peer, Silence, Work};
 
-/// Empty polls after which a peer with nothing under way has nothing more to say.
+/// Empty polls, since its last message, after which a peer that is gone has nothing more to say.
 const QUIET: u32 = 8;
+/// As many polls of any kind say the same, after SILENT_FOR: where others keep the queue full it is never
+/// empty. Each of them takes at least one entry, and the queue holds far fewer.
+const BUSY: u32 = 4096;
 /// Empty polls, and time, after which libfabric has answered what it will of the dead.
 const SILENT: u32 = 64;
 const SILENT_FOR: Duration = Duration::from_millis(20);
@@ -153,7 +160,8 @@ impl OfiIface {
             return;
         }
         let now = Instant::now();
-        peer.health = Health::Failing { how, since: now, quiet: 0, next: now };
+        let silence = Silence::begin();
+        peer.health = Health::Failing { how, since: now, quiet: 0, silence, next: now };
         peer.results.clear();
         self.failing.push(index);
         self.drop_pending(index, how);
@@ -169,25 +177,27 @@ impl OfiIface {
         }
     }
 
-    /// Goes on with failures that have begun.
+    /// Goes on with failures that have begun: whether the queue was polled, and found empty.
     #[cold]
-    pub(crate) fn settle_failures(&mut self, empty: bool) {
+    pub(crate) fn settle_failures(&mut self, polled: bool, empty: bool) {
         let mut place = 0;
         while let Some(&index) = self.failing.get(place) {
             let peer = &mut self.peers[index as usize];
-            let Health::Failing { how, since, quiet, next } = &mut peer.health else {
+            let Health::Failing { how, since, quiet, silence, next } = &mut peer.health else {
                 self.failing.swap_remove(place);
                 continue;
             };
-            *quiet += u32::from(empty);
-            let (how, quiet, since, next) = (*how, *quiet, *since, *next);
+            *quiet = quiet.saturating_add(u32::from(empty));
+            silence.note(polled, empty);
+            let (how, quiet, since, silence, next) = (*how, *quiet, *since, *silence, *next);
             let gone = peer.liveness.state() != LivenessState::Lives;
             let (now, waited) = (Instant::now(), since.elapsed());
             let silent = quiet >= SILENT && waited >= SILENT_FOR;
             let over = if gone && peer.under_way == 0 {
-                quiet >= QUIET || waited >= SILENT_FOR
+                let passed = silence.since.elapsed() >= SILENT_FOR;
+                silence.empty >= QUIET || silence.polls >= BUSY && passed
             } else if gone {
-                silent
+                silence.empty >= SILENT && silence.since.elapsed() >= SILENT_FOR
             } else if now < next {
                 false
             } else {

@@ -27,10 +27,33 @@ pub(crate) enum Health {
         since: Instant,
         /// Polls of the queue that found nothing since.
         quiet: u32,
+        /// What has been polled since its last message.
+        silence: Silence,
         /// When to check again whether its connections have ended.
         next: Instant,
     },
     Failed(PeerFailure),
+}
+
+/// Polls since the last message of a peer that is failing, or since that began.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Silence {
+    pub(crate) since: Instant,
+    pub(crate) polls: u32,
+    /// Those of them that found nothing.
+    pub(crate) empty: u32,
+}
+
+impl Silence {
+    pub(crate) fn begin() -> Self {
+        Self { since: Instant::now(), polls: 0, empty: 0 }
+    }
+
+    /// The queue may have been polled once more, and found empty.
+    pub(crate) fn note(&mut self, polled: bool, empty: bool) {
+        self.polls = self.polls.saturating_add(u32::from(polled));
+        self.empty = self.empty.saturating_add(u32::from(empty));
+    }
 }
 
 /// A message that libfabric has not taken yet.

@@ -30,7 +30,7 @@ impl OfiIface {
         }
         let kept = u32::from(!self.waiters.is_empty() && self.polls & 1 == 0 && budget > events);
         self.polls = self.polls.wrapping_add(1);
-        let mut quiet = false;
+        let (polled, mut quiet) = (events + kept < budget, false);
         while events + kept < budget && !quiet {
             let (reported, empty) = self.poll(sink, budget - events - kept);
             events += reported;
@@ -51,7 +51,7 @@ impl OfiIface {
             self.post_late_puts();
         }
         if !self.failing.is_empty() || !self.invalid.is_empty() {
-            self.settle_failures(quiet);
+            self.settle_failures(polled, quiet);
         }
         if !self.waiters.is_empty() && events < budget {
             events += self.report_writable(sink, budget - events);

@@ -9,7 +9,7 @@ use bowline_uct::{AM_HEADER_BYTES, AmId, Arrival, OpenError, PeerFailure, Sink, 
 use crate::addr::Address;
 use crate::iface::OfiIface;
 use crate::net::Refused;
-use crate::peer::{Health, Work};
+use crate::peer::{Health, Silence, Work};
 use crate::shortage::is_shortage;
 use crate::wire::{
     ACTIVE, Greeting, HEADER, Header, Kind, Outcome, Request, UNNUMBERED, unpack_words,
@@ -57,7 +57,9 @@ impl OfiIface {
                 self.idle_rx.push(buffer);
                 return 0;
             }
-            Health::Well | Health::Failing { .. } => {}
+            Health::Well => {}
+            // More of it may be behind this one.
+            Health::Failing { ref mut silence, .. } => *silence = Silence::begin(),
         }
         let new = header.taken.wrapping_sub(peer.answered);
         if new > peer.sent.wrapping_sub(peer.answered) {

@@ -424,6 +424,7 @@ fn last_messages_arrive_before_the_end() {
     const MESSAGES: usize = 48;
     let _watchdog = watchdog("last_messages_arrive_before_the_end");
     for provider in PROVIDERS {
+        let _alone = Alone::over(provider);
         let Ok(mut receiver) = OfiIface::open(options(provider, false)) else {
             skipped(format_args!("{provider} does not open"));
             continue;

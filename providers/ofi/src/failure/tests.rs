@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_uct::conformance::Watchdog;
 use bowline_uct::{
-    Arrival, EpId, Iface as _, LocalSlice, MemoryDomain as _, OneSided as _, OpenError,
+    AmId, Arrival, EpId, Iface as _, LocalSlice, MemoryDomain as _, OneSided as _, OpenError,
     PeerFailure, Posted, RemoteSlice, Sink, Source, Token, Verdict,
 };
 
@@ -13,12 +13,14 @@ use crate::{OfiIface, OfiOptions};
 
 #[derive(Default)]
 struct Seen {
+    messages: Vec<u64>,
     completed: Vec<(Token, Result<u64, PeerFailure>)>,
     failed: Vec<PeerFailure>,
 }
 
 impl Sink for Seen {
-    fn am(&mut self, _: Arrival<'_>) -> Verdict {
+    fn am(&mut self, arrival: Arrival<'_>) -> Verdict {
+        self.messages.push(arrival.header[0]);
         Verdict::Consumed
     }
     fn completed(&mut self, token: Token, result: Result<u64, PeerFailure>) {
@@ -231,4 +233,79 @@ fn an_interface_that_is_gone_is_a_failed_peer_at_the_first_connection_and_later(
         };
         assert!(matches!(error, OpenError::PeerFailed(PeerFailure::Closed)), "{error}");
     }
+}
+
+/// An interface of this process, and another one that has sent so many messages to it and was dropped; of
+/// these `taken` have been handed over. `None` where the machine lacks the provider.
+fn left_by_a_closed_peer(provider: &str, sent: u64, taken: usize) -> Option<(OfiIface, Seen)> {
+    let options = OfiOptions { provider: Some(provider.to_owned()), ..OfiOptions::default() };
+    let mut near = match OfiIface::open(options.clone()) {
+        Ok(near) => near,
+        Err(error) => {
+            println!("messages of a closed peer over {provider}: not run: {error}");
+            return None;
+        }
+    };
+    let mut far = OfiIface::open(options).expect("a second one");
+    let to_near = far.connect(&near.address()).expect("it is there");
+    let (mut seen, mut other) = (Seen::default(), Seen::default());
+    while !far.is_settled() || near.peers[0].under_way > 0 {
+        near.progress(&mut seen, 16);
+        far.progress(&mut other, 16);
+    }
+    for number in 0..sent {
+        while far.am_short(to_near, AmId::new(1), &[number, 0, 0], &[7; 16]).is_err() {
+            far.progress(&mut other, 16);
+        }
+    }
+    while seen.messages.len() < taken {
+        near.progress(&mut seen, 1);
+        far.progress(&mut other, 1);
+    }
+    assert_eq!(seen.failed, [], "{provider}");
+    drop(far);
+    Some((near, seen))
+}
+
+/// The end of a peer was noticed before its messages, and nobody polled for a time after that.
+#[test]
+fn messages_of_a_closed_peer_arrive_however_late_they_are_polled_for() {
+    const SENT: u64 = 48;
+    let name = "messages_of_a_closed_peer_arrive_however_late_they_are_polled_for";
+    let _watchdog = Watchdog::start("ofi", name);
+    for provider in ["tcp", "net", "shm"] {
+        for taken in [0, 20] {
+            let Some((mut near, mut seen)) = left_by_a_closed_peer(provider, SENT, taken) else {
+                continue;
+            };
+            near.check_local_peers();
+            while seen.failed.is_empty() {
+                std::thread::sleep(2 * super::SILENT_FOR);
+                near.progress(&mut seen, 16);
+            }
+            let expected: Vec<u64> = (0..SENT).collect();
+            assert_eq!(seen.messages, expected, "{provider}, {taken} taken before");
+            assert_eq!(seen.failed, [PeerFailure::Closed], "{provider}");
+        }
+    }
+}
+
+/// Others keep the queue full, so that it is never found empty.
+#[test]
+fn a_closed_peer_is_reported_though_the_queue_is_never_empty() {
+    let _watchdog =
+        Watchdog::start("ofi", "a_closed_peer_is_reported_though_the_queue_is_never_empty");
+    let Some((mut near, _)) = left_by_a_closed_peer("tcp", 0, 0) else { return };
+    near.check_local_peers();
+    std::thread::sleep(super::SILENT_FOR);
+    for _ in 0..2 * super::BUSY {
+        near.settle_failures(false, false);
+    }
+    assert_eq!(near.failing, [0], "the queue was not polled");
+    for _ in 1..super::BUSY {
+        near.settle_failures(true, false);
+    }
+    assert_eq!(near.failing, [0], "more of its messages may be in the queue");
+    near.settle_failures(true, false);
+    assert!(near.failing.is_empty());
 }

@@ -167,6 +167,18 @@ impl OfiIface {
         self.drop_pending(index, how);
     }
 
+    /// A peer has said goodbye.
+    #[cold]
+    pub(crate) fn closed_in_order(&mut self, index: u32) {
+        self.fail_peer(index, PeerFailure::Closed);
+        // The end of its process or of its connection may have been noticed first.
+        if let Health::Failing { how, .. } = &mut self.peers[index as usize].health
+            && matches!(how, PeerFailure::Died | PeerFailure::Unreachable)
+        {
+            *how = PeerFailure::Closed;
+        }
+    }
+
     /// Answers what libfabric has not been given.
     fn drop_pending(&mut self, index: u32, how: PeerFailure) {
         for pending in std::mem::take(&mut self.peers[index as usize].pending) {

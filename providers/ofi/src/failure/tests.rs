@@ -309,3 +309,27 @@ fn a_closed_peer_is_reported_though_the_queue_is_never_empty() {
     near.settle_failures(true, false);
     assert!(near.failing.is_empty());
 }
+
+/// Its process, or its connection, was found to have ended before its goodbye was read.
+#[test]
+fn a_goodbye_that_is_read_late_says_that_the_peer_closed() {
+    let name = "a_goodbye_that_is_read_late_says_that_the_peer_closed";
+    let _watchdog = Watchdog::start("ofi", name);
+    for provider in ["tcp", "net", "shm"] {
+        for (first, reported) in [
+            (PeerFailure::Died, PeerFailure::Closed),
+            (PeerFailure::Unreachable, PeerFailure::Closed),
+            (PeerFailure::Refused, PeerFailure::Refused),
+        ] {
+            let Some((mut near, mut seen)) = left_by_a_closed_peer(provider, 3, 0) else {
+                continue;
+            };
+            near.fail_peer(0, first);
+            while seen.failed.is_empty() {
+                near.progress(&mut seen, 16);
+            }
+            assert_eq!(seen.messages, [0, 1, 2], "{provider}");
+            assert_eq!(seen.failed, [reported], "{provider}: {first:?} and a goodbye");
+        }
+    }
+}

@@ -37,7 +37,7 @@ fn refused(of: Subject, flavour: Flavour) {
                 match world.post(0, 1, other, AmId::new(1), &header, &bytes) {
                     Ok(()) => more += 1,
                     Err(PostError::NoResource) => {}
-                    Err(error) => panic!("{error}"),
+                    Err(error) => world.must_not_fail(0, 1, error),
                 }
             }
         }
@@ -210,7 +210,7 @@ fn flood(of: Subject, enough: bool) {
                 match world.post(from, 0, flavour, AmId::new(sender as u8), &header, &bytes) {
                     Ok(()) => sent[sender] += 1,
                     Err(PostError::NoResource) => full = true,
-                    Err(error) => panic!("{error}"),
+                    Err(error) => world.must_not_fail(from, 0, error),
                 }
             }
             if full {

@@ -5,7 +5,7 @@
 //! several endpoints of the only interface; [`World::ep`] hides the difference.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use bowline_base::buffer::SendBuf;
 use bowline_base::view::View;
@@ -22,6 +22,9 @@ pub const LONGEST: usize = 1 << 20;
 
 /// Posts after which a queue that still takes messages counts as one without a bound.
 pub const ENDLESS: usize = 1 << 20;
+
+/// Rounds in which failures are still reported after a post failed.
+const ROUNDS_AFTER_FAILURE: usize = 200;
 
 /// A sequence of words that seem random, the same for the same seed.
 #[derive(Clone, Debug)]
@@ -443,8 +446,24 @@ impl World {
         self.until(|world| match world.post(from, to, flavour, id, &header, &payload) {
             Ok(()) => true,
             Err(PostError::NoResource) => false,
-            Err(error) => panic!("{flavour:?} of {len} bytes: {error}"),
+            Err(error) => world.must_not_fail(from, to, error),
         });
+    }
+
+    /// Ends the test because a post failed and always will, with what was reported of failed peers.
+    #[track_caller]
+    pub fn must_not_fail(&mut self, from: usize, to: usize, error: PostError) -> ! {
+        // A post may fail before the failure is reported, and the other side may know why.
+        self.rounds(ROUNDS_AFTER_FAILURE);
+        let ep = self.ep(from, to);
+        let mut reported = String::new();
+        for (place, peer) in self.peers.iter().enumerate() {
+            let Some(Peer { seen: Recorder { failed, .. }, .. }) = peer else { continue };
+            for (source, ep, how) in failed {
+                let _ = write!(reported, "\n  to {place}: {how:?} of {source:?}, {ep:?}");
+            }
+        }
+        panic!("a post of {from} to {to}, {ep:?}: {error}; failures reported:{reported}");
     }
 
     /// Rounds until `member` has received `count` messages that nobody took yet; takes them.
@@ -473,7 +492,7 @@ impl World {
             match self.post(from, to, flavour, AmId::new(1), &header, &payload) {
                 Ok(()) => {}
                 Err(PostError::NoResource) => return posted,
-                Err(error) => panic!("{flavour:?} of {len} bytes: {error}"),
+                Err(error) => self.must_not_fail(from, to, error),
             }
         }
         panic!("{ENDLESS} messages of {len} bytes found space: every queue needs a bound");

@@ -355,7 +355,10 @@ struct Worker<M: Pairs> {
 
 impl<M: Pairs> Worker<M> {
     fn run(mut self) {
-        let mut next_bell = Instant::now() + self.timeout / POLLS;
+        let begin = Instant::now();
+        // From here on the table knows whether it is called late.
+        self.table.tick(begin);
+        let mut next_bell = begin + self.timeout / POLLS;
         loop {
             // Asked for before the queue is polled, so that nothing comes in between unseen.
             self.port.cq.request_event();

@@ -26,7 +26,7 @@ use bowline_uct::{EpId, IfaceAttr, OpenError, PeerFailure, PostError, Sink, Sour
 use rustix::event::epoll;
 
 use crate::addr::Address;
-use crate::control::{Command, Control, TableEvent};
+use crate::control::{Command, Control, POLLS, TableEvent};
 use crate::options::{ConnectWhen, MAX_ENDPOINTS, VerbsOptions};
 use crate::pool::{ReceivePool, SendPool};
 use crate::sys::Cq;
@@ -275,14 +275,14 @@ impl<S: Service> ServiceIface<S> {
         S::opened(self);
         if self.at_once && self.peers[number as usize].failed.is_none() {
             self.ask(number);
-            let end = Instant::now() + self.timeout * 2;
+            // The thread answers in time; in pauses, of which a process that stood still misses one.
+            let mut pauses = 2 * POLLS;
             while self.peers[number as usize].link.is_none() {
-                let event = self.control.wait(end);
-                let waited = event.is_some();
-                if let Some(event) = event {
-                    S::handle(self, event);
+                match self.control.wait(Instant::now() + self.timeout / POLLS) {
+                    Some(event) => S::handle(self, event),
+                    None => pauses -= 1,
                 }
-                if !waited || self.peers[number as usize].failed.is_some() {
+                if pauses == 0 || self.peers[number as usize].failed.is_some() {
                     self.disconnect(EpId(number));
                     self.failed.retain(|(failed, _)| *failed != number);
                     return Err(Unreachable::because("the peer does not answer").into());

@@ -21,6 +21,11 @@
 //! 5. A peer that is `Idle`, that nobody watches, and that has not been heard for twice that time is
 //!    forgotten, with the serials of its Requests: no straggler is that late. So a server keeps nothing of
 //!    clients that have gone.
+//! 6. Only time in which this side runs is a peer's silence. When it is called later than it asked for, since its
+//!    process or the whole machine stood still or had no processor, nothing was asked meanwhile, and the
+//!    limits of rules 2 and 4 move by as much as it is late. When it is late by more than a question takes, the
+//!    answer to the last one may not have found a machine that runs: a peer has up to twice the time then, so that
+//!    it is asked once more unless that happens again and again.
 
 use std::collections::HashMap;
 use std::io;
@@ -124,6 +129,8 @@ pub struct PeerTable<P> {
     probe_up: bool,
     records: HashMap<u64, Record<P>>,
     serial: u32,
+    /// When the next tick was asked for.
+    due: Option<Instant>,
     /// Datagrams to be sent, in order.
     pub outgoing: Vec<(Address, Datagram)>,
     /// Events to be reported, in order.
@@ -141,6 +148,7 @@ impl<P> PeerTable<P> {
             probe_up,
             records: HashMap::new(),
             serial: 0,
+            due: None,
             outgoing: Vec::new(),
             events: Vec::new(),
         }
@@ -389,6 +397,7 @@ impl<P> PeerTable<P> {
 
     /// Time has passed. Returns when to call again.
     pub fn tick(&mut self, now: Instant) -> Instant {
+        let patience = self.excuse(now);
         let mut next = now + self.timeout / 4;
         let (mut sends, mut failed, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (uid, record) in &mut self.records {
@@ -408,7 +417,7 @@ impl<P> PeerTable<P> {
                 }
                 State::Up { .. } if !self.probe_up => {}
                 State::Idle | State::Up { .. } if record.watched && now >= record.ping => {
-                    if now.saturating_duration_since(record.heard) <= self.timeout {
+                    if now.saturating_duration_since(record.heard) <= patience {
                         record.ping = now + self.timeout / 4;
                         sends.push((record.address, Body::Ping));
                         continue;
@@ -436,7 +445,26 @@ impl<P> PeerTable<P> {
         self.events.extend(failed.into_iter().map(|uid| TableEvent::Failed { uid, how }));
         let ended = ended.into_iter().map(|(uid, number)| TableEvent::Ended { uid, number, how });
         self.events.extend(ended);
+        self.due = Some(next);
         next
+    }
+
+    /// Gives the time back by which this tick is late, and returns how long a peer may have been silent (rule 6).
+    fn excuse(&mut self, now: Instant) -> Duration {
+        let late = self.due.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
+        if late.is_zero() {
+            return self.timeout;
+        }
+        for record in self.records.values_mut() {
+            if let State::Asking { until, .. } = &mut record.state {
+                *until = (*until + late).min(now + self.timeout);
+            }
+            // One that nobody watches is forgotten by the clock: rule 5 is about the network.
+            if record.watched {
+                record.heard = (record.heard + late).min(now);
+            }
+        }
+        if late < self.timeout / 4 { self.timeout } else { 2 * self.timeout }
     }
 }
 

@@ -102,7 +102,12 @@ impl Net {
                 }
             }
         }
-        self.now += Duration::from_millis(7);
+        self.pass(Duration::from_millis(7));
+    }
+
+    /// Time passes, and nothing is carried meanwhile.
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
         let now = self.now;
         for side in &mut self.sides {
             side.table.tick(now);
@@ -246,6 +251,87 @@ fn silence_is_noticed_and_answers_prevent_it() {
         net.step(10);
     }
     assert!(matches!(net.sides[0].reported[..], [TableEvent::Failed { uid: 2, .. }]));
+}
+
+#[test]
+fn time_in_which_a_side_stands_still_is_no_silence() {
+    for probe_up in [false, true] {
+        let mut net = Net::new([100, 200]);
+        for side in &mut net.sides {
+            side.table.probe_up = probe_up;
+        }
+        let now = net.now;
+        net.sides[0].table.watch(&address(2), now);
+        net.step(0);
+        for _ in 0..10 {
+            net.pass(3 * TIMEOUT);
+            for _ in 0..100 {
+                net.step(0);
+            }
+        }
+        // The same between a request and its answer, and while there is a connection.
+        net.ask(0);
+        net.pass(3 * TIMEOUT);
+        while !net.agree() {
+            assert!(net.sides[0].reported.is_empty(), "{:?}", net.sides[0].reported);
+            net.step(0);
+        }
+        net.sides[0].reported.clear();
+        for _ in 0..10 {
+            net.pass(3 * TIMEOUT);
+            for _ in 0..100 {
+                net.step(0);
+            }
+        }
+        assert!(net.agree() && net.sides[0].reported.is_empty(), "{:?}", net.sides[0].reported);
+    }
+}
+
+#[test]
+fn one_that_stood_still_gives_its_peers_no_more_than_their_time() {
+    for asked in [false, true] {
+        let mut net = Net::new([100, 200]);
+        let now = net.now;
+        net.sides[0].table.watch(&address(2), now);
+        for _ in 0..10 {
+            net.step(10);
+        }
+        net.now += 5 * TIMEOUT;
+        if asked {
+            net.ask(0);
+        }
+        let begin = net.now;
+        while net.sides[0].reported.is_empty() {
+            net.step(10);
+            let took = net.now - begin;
+            assert!(took < TIMEOUT + TIMEOUT / 2, "silent for {took:?} and not noticed");
+        }
+        assert!(matches!(net.sides[0].reported[..], [TableEvent::Failed { uid: 2, .. }]));
+    }
+}
+
+#[test]
+fn who_wakes_late_asks_once_more_and_does_not_wait_for_ever() {
+    let mut net = Net::new([100, 200]);
+    let now = net.now;
+    net.sides[0].table.watch(&address(2), now);
+    while net.now - now < TIMEOUT - TIMEOUT / 50 {
+        net.step(10);
+    }
+    // The time was almost over, and would be without the rest of the last pause.
+    net.pass(TIMEOUT);
+    for _ in 0..5 {
+        net.step(0);
+    }
+    assert!(net.sides[0].reported.is_empty(), "it lives: {:?}", net.sides[0].reported);
+    // Now it is dead, and this side never runs in time.
+    let mut passes = 0;
+    while net.sides[0].reported.is_empty() {
+        net.step(10);
+        net.pass(TIMEOUT);
+        passes += 1;
+        assert!(passes < 12, "not noticed");
+    }
 }
 
 #[test]

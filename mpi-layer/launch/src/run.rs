@@ -49,8 +49,9 @@ pub use end::{Failure, RankEnd};
 pub use parts::JobPart;
 pub use place::{Host, HostError};
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -214,7 +215,11 @@ pub enum LaunchError {
     #[error("cannot start the job: {0}")]
     Memory(#[from] JobError),
     /// The program.
-    #[error("cannot start {program:?} as rank {rank}: {source}{}", remedy(source))]
+    #[error(
+        "cannot start {program:?} as rank {rank}: {source}{}{}",
+        remedy(source),
+        program_remedy(program, source)
+    )]
     Program {
         /// Which program.
         program: OsString,
@@ -308,6 +313,24 @@ fn remedy(error: &io::Error) -> &'static str {
         Some(libc::ENFILE) => "; other processes of this machine have them open",
         Some(libc::EAGAIN) => {
             "; the limit of processes is reached (ulimit -u): raise it, or start fewer ranks"
+        }
+        _ => "",
+    }
+}
+
+/// What helps where the system does not find or start a program.
+fn program_remedy(program: &OsStr, error: &io::Error) -> &'static str {
+    let is_path = program.as_bytes().contains(&b'/');
+    match error.raw_os_error() {
+        Some(libc::ENOENT) if is_path => {
+            "; see that the path is right as seen from the directory of the ranks, and the first line (#!) of a script"
+        }
+        Some(libc::ENOENT) => {
+            "; it is in no directory of PATH: name the path, for example ./program for one of this directory"
+        }
+        Some(libc::EACCES) => "; see that it is a file that may be executed (chmod +x)",
+        Some(libc::ENOEXEC) => {
+            "; it is no program of this machine, or a script without a first line (#!)"
         }
         _ => "",
     }

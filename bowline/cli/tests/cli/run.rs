@@ -56,8 +56,15 @@ fn a_job_that_takes_too_long_is_ended() {
 
 #[test]
 fn a_program_that_is_not_there_has_the_code_of_shells() {
-    let err = bowline(["run", "-n", "1", "./no-such-program"]).failure(127);
-    assert!(err.contains("no-such-program"), "{err}");
+    for (program, code, remedy) in [
+        ("./no-such-program", 127, "as seen from the directory of the ranks"),
+        ("no-such-program", 127, "PATH"),
+        // The tests run beside it.
+        ("./Cargo.toml", 126, "chmod +x"),
+    ] {
+        let err = bowline(["run", "-n", "1", program]).failure(code);
+        assert!(err.contains(program) && err.contains(remedy), "{err}");
+    }
 }
 
 #[test]

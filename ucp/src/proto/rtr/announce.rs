@@ -1,6 +1,6 @@
 //! The receiver's side: which receives are announced, and what becomes of those that are.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bowline_base::buffer::{MemoryLayout, RecvBuf};
 use bowline_base::slab::Key;
@@ -18,7 +18,7 @@ use crate::peer::{PeerIndex, can_land};
 use crate::proto::announced::{
     Announced, AnnouncedStage, announced, announced_mut, end_announced, is_posted,
 };
-use crate::request::{Body, Receive, Request};
+use crate::request::{Body, Receive, Request, Requests};
 use crate::settings::RndvScheme;
 use crate::status::OpStatus;
 use crate::wire;
@@ -53,6 +53,8 @@ struct SubList {
     /// How many of the first were found announced, to which peer, and at which of [`Announcer::changes`]: while nothing
     /// has changed since, they are, so that a window of receives is not searched for each one more.
     checked: (usize, PeerIndex, u64),
+    /// How many were left at the last cleaning.
+    left: usize,
 }
 
 /// A receive that is to be announced when it may.
@@ -65,17 +67,45 @@ struct Candidate {
 }
 
 /// The sub-lists of a space.
-#[derive(Debug)]
-struct OfSpace {
-    space: u32,
-    lists: Vec<(Name, SubList)>,
+#[derive(Debug, Default)]
+struct SubLists {
+    lists: BTreeMap<Name, SubList>,
+    /// How many were left at the last cleaning.
+    left: usize,
 }
 
-/// Posted receives by what they ask for. Those that were met stay until a list is searched.
+impl SubLists {
+    /// Drops what has left, and the sub-lists that are empty by that.
+    fn clean(&mut self, requests: &Requests) {
+        self.lists.retain(|_, list| {
+            list.clean(requests);
+            list.left > 0
+        });
+        self.left = self.lists.len();
+    }
+}
+
+impl SubList {
+    /// Drops what has left.
+    fn clean(&mut self, requests: &Requests) {
+        self.receives.retain(|&(_, key)| is_posted(requests.get(key)));
+        (self.checked.0, self.left) = (0, self.receives.len());
+    }
+
+    /// Drops what has left at the front.
+    fn advance(&mut self, requests: &Requests) {
+        while self.receives.front().is_some_and(|&(_, key)| !is_posted(requests.get(key))) {
+            self.receives.pop_front();
+            self.checked.0 = self.checked.0.saturating_sub(1);
+        }
+    }
+}
+
+/// Posted receives by what they ask for. Those that were met stay until another is posted behind them, or there are twice as
+/// many sub-lists.
 #[derive(Debug, Default)]
 pub(crate) struct Announcer {
-    /// By the number of the space.
-    spaces: Vec<OfSpace>,
+    spaces: BTreeMap<u32, SubLists>,
     /// Receives that stand behind others.
     waiting: VecDeque<Candidate>,
     /// Receives that are announced.
@@ -100,28 +130,18 @@ impl Keeps for Announcer {
 }
 
 impl Announcer {
-    /// The sub-lists of a space, if receives of it were posted.
-    fn lists(&mut self, space: u32) -> Option<&mut Vec<(Name, SubList)>> {
-        let at = self.spaces.binary_search_by_key(&space, |of| of.space).ok()?;
-        Some(&mut self.spaces[at].lists)
-    }
-
-    /// A sub-list, made when it is not there.
-    fn list(&mut self, space: u32, name: Name) -> &mut SubList {
-        let at = match self.spaces.binary_search_by_key(&space, |of| of.space) {
-            Ok(at) => at,
-            Err(at) => {
-                self.spaces.insert(at, OfSpace { space, lists: Vec::new() });
-                at
-            }
-        };
-        let lists = &mut self.spaces[at].lists;
-        let known = lists.iter().position(|(other, _)| *other == name);
-        let at = known.unwrap_or_else(|| {
-            lists.push((name, SubList::default()));
-            lists.len() - 1
-        });
-        &mut lists[at].1
+    /// Adds a receive behind those that ask for the same.
+    fn add(&mut self, requests: &Requests, space: u32, name: Name, number: u64, key: Key) {
+        let of = self.spaces.entry(space).or_default();
+        if of.lists.len() > LISTS.max(2 * of.left) {
+            of.clean(requests);
+        }
+        let list = of.lists.entry(name).or_default();
+        list.advance(requests);
+        if list.receives.len() > LISTS.max(2 * list.left) {
+            list.clean(requests);
+        }
+        list.receives.push_back((number, key));
     }
 
     /// A peer is to hear that a receive of its is forgotten.
@@ -147,10 +167,11 @@ impl Inner {
             return;
         }
         self.announce_later();
-        let announcer = self.engine.announcer();
+        let Engine { requests, protocols, .. } = &mut self.engine;
+        let announcer = protocols.kept.of_mut::<Announcer>();
         let (name, number) = (name(want), announcer.next);
         announcer.next += 1;
-        announcer.list(space, name).receives.push_back((number, key));
+        announcer.add(requests, space, name, number, key);
         self.announce_or_wait(Candidate { space, name, number, key });
     }
 
@@ -288,32 +309,25 @@ impl Engine {
         let requests = &self.requests;
         let announcer = self.protocols.kept.of_mut::<Announcer>();
         let (out, changes) = (announcer.out, announcer.changes);
-        let Some(lists) = announcer.lists(space) else { return Announceable::Never };
-        let is_left = |&(_, key): &(u64, Key)| is_posted(requests.get(key));
-        if lists.len() > LISTS {
-            lists.retain_mut(|(_, list)| {
-                list.receives.retain(is_left);
-                list.checked.0 = 0;
-                !list.receives.is_empty()
-            });
-            if lists.len() > LISTS {
+        let Some(of) = announcer.spaces.get_mut(&space) else { return Announceable::Never };
+        if of.lists.len() > LISTS {
+            of.clean(requests);
+            if of.lists.len() > LISTS {
                 return Announceable::Never;
             }
         }
         if out >= ANNOUNCED {
             return Announceable::Later;
         }
-        for (other, list) in &mut *lists {
-            while list.receives.pop_front_if(|receive| !is_left(receive)).is_some() {
-                list.checked.0 = list.checked.0.saturating_sub(1);
-            }
+        for (other, list) in &mut of.lists {
+            list.advance(requests);
             let older = list.receives.front().is_some_and(|&(first, _)| first < number);
             if *other != name && older && overlap(other, &name) {
                 return Announceable::Later;
             }
         }
-        let own = lists.iter_mut().find(|(other, _)| *other == name);
-        let Some((_, SubList { receives, checked })) = own else { return Announceable::Never };
+        let Some(list) = of.lists.get_mut(&name) else { return Announceable::Never };
+        let SubList { receives, checked, .. } = list;
         if (checked.1, checked.2) != (peer, changes) {
             *checked = (0, peer, changes);
         }
@@ -330,9 +344,9 @@ impl Engine {
                 }
             }
         }
-        checked.0 = if ended { 0 } else { ahead };
+        checked.0 = ahead;
         if ended {
-            receives.retain(is_left);
+            list.clean(requests);
         }
         if later { Announceable::Later } else { Announceable::Now(ahead as u32) }
     }

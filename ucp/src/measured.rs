@@ -16,6 +16,7 @@ use crate::engine::life::{Life, Protocols};
 use crate::engine::{Engine, Inner};
 use crate::lanes::Lane;
 use crate::peer::{Peer, PeerIndex};
+use crate::proto::fragments::FRAGMENTS;
 use crate::protocol::{Choices, Op, Protocol, eager};
 use crate::select::{
     CLASSES, Choice, EAGER, Estimate, FirstGuess, Guess, LaneMeter, MEANS, Marks, MeansEstimate,
@@ -80,7 +81,14 @@ fn first_guess(lane: &Lane, protocols: &Protocols, kind: MessageKind, bytes: u64
     };
     let mut guess = [0; MEANS];
     for (life, guess) in protocols.lives.iter().zip(&mut guess) {
-        *guess = price(life.protocol());
+        let protocol = life.protocol();
+        let in_fragments = std::ptr::eq(protocol, &raw const FRAGMENTS)
+            && lane.choices.priced(protocol, op, lane.iface.attr()).is_some();
+        *guess = match (price(protocol), price(&eager::MULTI)) {
+            // Known costs do not offer what may go in pieces: a fragment takes what a piece takes that nobody has asked for.
+            (0, piece @ 1..) if in_fragments => piece + 1,
+            (price, _) => price,
+        };
     }
     if kind == MessageKind::Unexpected && guess[usize::from(EAGER)] > 0 {
         // Into memory of the engine first.

@@ -18,7 +18,7 @@ use crate::engine::{Engine, Inner};
 use crate::pack;
 use crate::peer::{Peer, PeerIndex};
 use crate::post;
-use crate::protocol::{Protocol, Receiving, SendStep, Sending};
+use crate::protocol::{Protocol, Receiving, SendStep, Sending, eager};
 use crate::request::{SendPhase, receive_of};
 use crate::settings::RndvScheme;
 use crate::status::WaitsFor;
@@ -28,11 +28,19 @@ use crate::wire::{self, MessageId};
 pub(crate) static FRAGMENTS: Protocol = Protocol::rendezvous("rndv/copy", |op, context| {
     let max = context.limits.am.max_bcopy as u64;
     let message = context.message();
-    let line = context.envelope(op).plus(message).plus(message).plus(context.pieces(max));
+    // Where the kernel would read page by page, both ranks wait and have a processor each.
+    let beside = context.reads_by_pages();
+    let pieces = if beside { context.overlapped_pieces(max) } else { context.pieces(max) };
+    let line = context.envelope(op).plus(message).plus(message).plus(pieces);
+    // What may go in pieces without being asked for does, unless the user says from where on messages are offered.
+    let start = match context.conditions.rndv_threshold {
+        None if beside && op.is_send() => eager::most_in_pieces(max) + 1,
+        _ => context.rndv_start(op),
+    };
     // Elsewhere, this is what is left when a read is refused.
-    let is_ahead = !context.reads(op) || context.reads_by_pages();
+    let is_ahead = !context.reads(op) || beside;
     let is_priced = max > 0 && is_ahead && !op.is_one_sided();
-    is_priced.then(|| (line, context.rndv_start(op), u64::MAX))
+    is_priced.then_some((line, start, u64::MAX))
 });
 
 /// A receive that gets fragments.

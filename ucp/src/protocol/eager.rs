@@ -37,6 +37,11 @@ pub(crate) static ZCOPY: Protocol = Protocol::priced("eager/zcopy", |op, context
     (op.is_send() && context.lends(op)).then_some((line, start, end))
 });
 
+/// Most bytes that go in pieces of `max` bytes to a receiver that has not asked for them, where processors copy.
+pub(crate) fn most_in_pieces(max: u64) -> u64 {
+    (MOST_PIECES * max).min(MOST_BYTES)
+}
+
 /// Copied in several pieces, which receiver and sender copy at the same time.
 pub(crate) static MULTI: Protocol = Protocol::priced("eager/multi", |op, context| {
     let max = context.limits.am.max_bcopy as u64;
@@ -46,7 +51,7 @@ pub(crate) static MULTI: Protocol = Protocol::priced("eager/multi", |op, context
         // Behind the pieces that the receiver's memory has space for, its processor is needed
         // for every other one. A message that it reads at once costs it one round of progress.
         _ if context.conditions.oversubscribed && context.reads(op) && context.maps() => max,
-        _ if context.maps() => (MOST_PIECES * max).min(MOST_BYTES),
+        _ if context.maps() => most_in_pieces(max),
         _ if context.conditions.oversubscribed => (MOST_PIECES * max).min(MOST_BYTES_FAR_SHARED),
         _ => (MOST_PIECES * max).min(MOST_BYTES_FAR),
     };

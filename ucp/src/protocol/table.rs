@@ -188,10 +188,21 @@ impl SelectionContext<'_> {
 
     /// A message in pieces of at most `max` bytes.
     pub(crate) fn pieces(&self, max: u64) -> Line {
+        self.in_pieces(max, self.byte(1.0))
+    }
+
+    /// The same where one piece is copied out while the next one is copied in: a byte takes what the dearer of both takes.
+    pub(crate) fn overlapped_pieces(&self, max: u64) -> Line {
+        let slower = self.costs.copy.value > self.costs.message.per_byte.value;
+        self.in_pieces(max, if slower { self.copy() } else { self.byte(0.0) })
+    }
+
+    /// Each piece takes its part of the processor, each byte what is given, and the last piece is copied out alone.
+    fn in_pieces(&self, max: u64, byte: Line) -> Line {
         let (copy, message) = (self.costs.copy, &self.costs.message);
         let each = message.required.value / max.max(1) as f64;
         Line::slope(each, &message.figures())
-            .plus(self.byte(1.0))
+            .plus(byte)
             .plus(Line::constant(max as f64 * copy.value, &[("copy", copy)]))
     }
 

@@ -243,10 +243,8 @@ unsafe impl Iface for SimIface {
         let mut net = self.network.lock();
         net.ask_after(self.node, peer);
         // What is known, not what has happened: the answer takes its time.
-        match net.unreachable(self.node, peer) {
-            Some(_) => Err(PostError::PeerFailed),
-            None => Ok(()),
-        }
+        let failed = net.has_failed(self.node, peer) || net.unreachable(self.node, peer).is_some();
+        if failed { Err(PostError::PeerFailed) } else { Ok(()) }
     }
 
     fn all_sent(&mut self) -> bool {

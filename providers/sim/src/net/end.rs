@@ -75,6 +75,11 @@ impl Net {
         failed.or_else(|| closed.then_some(PeerFailure::Closed))
     }
 
+    /// Whether the news has come to `from` that `to` has failed, read or not.
+    pub(crate) fn has_failed(&self, from: u32, to: u32) -> bool {
+        self.links.get(&(from, to)).is_some_and(|link| link.failed.is_some())
+    }
+
     /// Schedules the news of a death.
     fn announce(&mut self, observer: u32, node: u32) {
         let last = self.last_arrival(node, observer);

@@ -125,6 +125,7 @@ impl MultiRail {
         !self.events.is_empty()
             || !self.work.is_empty()
             || !self.refused.is_empty()
+            || !self.ending.is_empty()
             || self.waiters.iter().any(|ep| self.can_report(ep))
     }
 
@@ -322,6 +323,9 @@ unsafe impl Iface for MultiRail {
             }
         }
         self.advance();
+        if !self.ending.is_empty() {
+            self.end_quiet_links();
+        }
         events += self.events.report(sink, budget - events);
         if !self.waiters.is_empty() && events == 0 {
             events += self.report_writable(sink, budget);
@@ -335,13 +339,14 @@ unsafe impl Iface for MultiRail {
         if !self.attr.caps.contains(Caps::EP_CHECK) {
             return Err(PostError::Unsupported);
         }
+        // A path without a peer is given up behind the last message that came by it, when its transport
+        // reports that, as where a post is refused.
+        let mut lives = false;
         for at in 0..self.paths.len() {
             let Some(inner) = self.links[index as usize].paths[at].endpoint() else { continue };
-            if self.paths[at].iface.check(inner) == Err(PostError::PeerFailed) {
-                self.path_down(index, at, PeerFailure::Died);
-            }
+            lives |= self.paths[at].iface.check(inner) != Err(PostError::PeerFailed);
         }
-        self.open_link(ep).map(drop)
+        lives.then_some(()).ok_or(PostError::PeerFailed)
     }
 
     fn invalidate(&mut self, ep: EpId) {

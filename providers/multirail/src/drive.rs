@@ -14,6 +14,10 @@ use super::wire::{ACK, DATA, Front, HELLO};
 /// Events of a transport in one call.
 const NOTES: u32 = 64;
 
+/// Rounds without a message of a peer that is gone, after which none is awaited by a path on which nothing of it was
+/// heard. Each polls all paths, and messages that are on their way take fewer.
+const QUIET: u32 = 1024;
+
 impl MultiRail {
     /// Makes an endpoint on every path that leads to the peer.
     pub(super) fn make_paths(&mut self, index: u32) -> Result<(), OpenError> {
@@ -43,6 +47,7 @@ impl MultiRail {
                         ) = why
                         {
                             ended = Some(how);
+                            self.links[index as usize].paths[at].unread = true;
                         }
                         reason = match why {
                             OpenError::Unreachable(why) => why.reason,
@@ -187,6 +192,7 @@ impl MultiRail {
     /// A path is over.
     pub(super) fn path_down(&mut self, index: u32, at: usize, how: PeerFailure) {
         let link = &mut self.links[index as usize];
+        link.closed |= how == PeerFailure::Closed;
         if std::mem::replace(&mut link.paths[at].down, true) {
             return;
         }
@@ -208,10 +214,33 @@ impl MultiRail {
             }
             self.try_again(key);
         }
-        if over {
-            self.fail_link(index, how);
+        let link = &mut self.links[index as usize];
+        link.paths[at].unread = false;
+        if over && link.paths.iter().any(|path| path.unread) {
+            // Rule 10.
+            self.ending.push((index, how));
+        } else if over {
+            self.end_link(index, how);
         } else {
             self.queue(index);
+        }
+    }
+
+    /// Nothing is to come from a peer by any path.
+    fn end_link(&mut self, index: u32, how: PeerFailure) {
+        let closed = self.links[index as usize].closed && ends_silently(how);
+        self.fail_link(index, if closed { PeerFailure::Closed } else { how });
+    }
+
+    /// A round is over: ends the links of peers that are gone, of which nothing was heard for long.
+    #[cold]
+    pub(super) fn end_quiet_links(&mut self) {
+        for (index, how) in self.ending.clone() {
+            let link = &mut self.links[index as usize];
+            link.quiet += 1;
+            if link.quiet >= QUIET {
+                self.end_link(index, how);
+            }
         }
     }
 
@@ -227,6 +256,7 @@ impl MultiRail {
         }
         link.failed = Some(how);
         link.log.clear();
+        self.ending.retain(|(ending, _)| *ending != index);
         if let Some(ep) = link.ep {
             self.endpoints.fail(ep);
             self.waiters.cancel(ep);
@@ -329,9 +359,16 @@ impl MultiRail {
                 }
             }
             Note::Greeted(index) => {
-                if let Err(error) = self.make_paths(index) {
-                    tracing::warn!(%error, "no path back to a peer");
-                    self.fail_link(index, PeerFailure::Unreachable);
+                match self.make_paths(index) {
+                    Ok(()) => {}
+                    // What it has sent before its end comes first, and its end is reported behind that.
+                    Err(OpenError::PeerFailed(how)) => {
+                        tracing::debug!(link = index, %how, "a peer that has greeted is gone");
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "no path back to a peer");
+                        self.fail_link(index, PeerFailure::Unreachable);
+                    }
                 }
                 self.links[index as usize].used = true;
                 self.queue(index);
@@ -360,6 +397,12 @@ impl MultiRail {
             }
         }
     }
+}
+
+/// Whether a path that failed so says nothing of why its peer is gone, which another path may know: one that says
+/// goodbye has brought out before what it accepted.
+const fn ends_silently(how: PeerFailure) -> bool {
+    matches!(how, PeerFailure::Died | PeerFailure::Unreachable)
 }
 
 /// Posts a message that lies here.

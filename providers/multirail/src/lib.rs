@@ -35,6 +35,9 @@
 //! 8. Every path is greeted as soon as a link is used, so that a death is noticed on all of them: where
 //!    the peer is dead, one path after the other fails, and then the link.
 //! 9. A link that is over is dropped, and its number is for the next peer (`link`).
+//! 10. A peer that greets and is gone by the time its paths are made may have sent by any of those on which it is
+//!     known to be gone. The link fails when all these have said so, or when nothing was heard of it for many rounds.
+//!     A goodbye on any path makes that a close, where another path just ends.
 //!
 //! Puts and atomic operations are not here: what was not known to have happened when its path failed
 //! could not be repeated. They go by another interface of the network.
@@ -68,7 +71,7 @@ use bowline_base::doorbell::WakeSource;
 use bowline_base::slab::{Key, Slab};
 use bowline_model::transport::{Figure, KnownCosts, TransportCosts};
 use bowline_uct::runtime::{EpTable, EventQueue, KeyTable, MemoryTable, NumberTable, WritableList};
-use bowline_uct::{Caps, Iface, IfaceAttr, Limits, OpLimits, OpenError};
+use bowline_uct::{Caps, Iface, IfaceAttr, Limits, OpLimits, OpenError, PeerFailure};
 
 use self::flush::Flush;
 use self::link::Links;
@@ -144,6 +147,8 @@ pub struct MultiRail {
     links: Links,
     /// Links that are to be dropped: their failure is among `events`, and the user has no endpoint.
     over: Vec<u32>,
+    /// Links that end when nothing is heard of their peers any more (rule 10), and how.
+    ending: Vec<(u32, PeerFailure)>,
     /// The links of endpoints.
     endpoints: EpTable<u32>,
     /// By the name of the peer.
@@ -231,6 +236,7 @@ impl MultiRail {
             own_address,
             links: Links::default(),
             over: Vec::new(),
+            ending: Vec::new(),
             endpoints: EpTable::default(),
             keys: KeyTable::default(),
             memory: MemoryTable::default(),

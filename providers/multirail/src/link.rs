@@ -26,10 +26,13 @@ pub(super) struct LinkPath {
     pub(super) greeted: bool,
     /// It has refused a post, and will say when it takes one.
     pub(super) full: bool,
+    /// No endpoint was made since the peer was gone by then: what it has sent may not be read yet.
+    pub(super) unread: bool,
 }
 
 impl LinkPath {
-    const NONE: Self = Self { ep: None, down: false, theirs: 0, greeted: false, full: false };
+    const NONE: Self =
+        Self { ep: None, down: false, theirs: 0, greeted: false, full: false, unread: false };
 
     /// The endpoint of a path that is up.
     pub(super) fn endpoint(&self) -> Option<EpId> {
@@ -75,6 +78,10 @@ pub(super) struct Link {
     pub(super) peer_down: u8,
     /// Reads that are not answered.
     pub(super) reads: u32,
+    /// Rounds since its last message, while it is ending.
+    pub(super) quiet: u32,
+    /// It has said goodbye on a path.
+    pub(super) closed: bool,
     pub(super) failed: Option<PeerFailure>,
     /// The failure was reported.
     pub(super) reported: bool,
@@ -97,6 +104,8 @@ impl Link {
             due: false,
             peer_down: 0,
             reads: 0,
+            quiet: 0,
+            closed: false,
             failed: None,
             reported: false,
         }

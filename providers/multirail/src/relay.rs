@@ -72,6 +72,7 @@ impl Relay<'_> {
         if link.failed.is_some() {
             return Some(());
         }
+        link.quiet = 0;
         let (down, verdict) = match arrival.id {
             ACK => {
                 let ack = u32::try_from(arrival.header[0]).ok().and_then(|ack| link.log.ack(ack));

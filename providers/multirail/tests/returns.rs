@@ -1,4 +1,5 @@
-//! Peers that end and come back under new names: the interface keeps none of those that are gone.
+//! Peers that end and come back under new names: the interface keeps none of those that are gone. And how the end of
+//! one is reported of which its paths say different things.
 
 use bowline_multirail::MultiRail;
 use bowline_sim::{Network, NetworkOptions};
@@ -11,6 +12,7 @@ use super::{advance, options, rails};
 struct Seen {
     sources: Vec<Source>,
     failed: Vec<(Option<Source>, Option<EpId>)>,
+    how: Vec<PeerFailure>,
 }
 
 impl Sink for Seen {
@@ -20,8 +22,9 @@ impl Sink for Seen {
     }
     fn completed(&mut self, _: Token, _: Result<u64, PeerFailure>) {}
     fn writable(&mut self, _: EpId) {}
-    fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, _: PeerFailure) {
+    fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure) {
         self.failed.push((source, ep));
+        self.how.push(how);
     }
 }
 
@@ -87,4 +90,29 @@ fn visitors_that_are_only_heard_leave_nothing() {
 #[test]
 fn visitors_that_are_answered_leave_nothing() {
     visits(true);
+}
+
+/// A path that breaks when its peer has said goodbye on the other one does not make a death of that.
+#[test]
+fn a_goodbye_on_one_path_is_a_close() {
+    for broken in 0..2 {
+        let networks: Vec<_> = (0..2).map(|_| (Network::new(options()), options())).collect();
+        let (mut near, mut far) = (rails(&networks, 1), rails(&networks, 2));
+        let ep = near.connect(&far.address()).expect("they reach each other");
+        near.am_short(ep, AmId::new(1), &[7; 3], b"hello").expect("there is space");
+        let mut seen = [Seen::default(), Seen::default()];
+        settle(&networks, &mut [&mut near, &mut far], &mut seen);
+        assert_eq!(seen[1].sources.len(), 1);
+        networks[broken].0.kill(1);
+        drop(far);
+        settle(&networks, &mut [&mut near], &mut seen[..1]);
+        assert_eq!(seen[0].how, [PeerFailure::Closed], "network {broken} is broken");
+    }
+    let networks: Vec<_> = (0..2).map(|_| (Network::new(options()), options())).collect();
+    let (mut near, far) = (rails(&networks, 1), rails(&networks, 2));
+    near.connect(&far.address()).expect("they reach each other");
+    networks.iter().for_each(|(network, _)| network.kill(1));
+    let mut seen = [Seen::default()];
+    settle(&networks, &mut [&mut near], &mut seen);
+    assert_eq!(seen[0].how, [PeerFailure::Died], "nobody said goodbye");
 }

@@ -15,6 +15,7 @@
 
 use bowline_uct::{Caps, PeerFailure, PostError};
 
+use crate::action::Action;
 use crate::address::PROBED;
 use crate::engine::Inner;
 use crate::peer::{PeerIndex, PeerState};
@@ -43,7 +44,8 @@ impl Inner {
         self.rounds.due.get_or_insert(now + options.interval);
     }
 
-    /// A step of a round, if one is due. Returns how many peers turned out to have failed.
+    /// A step of a round, if one is due. Returns how many peers turned out to have failed; some of them have failed when
+    /// progress is made next.
     #[cold]
     pub(crate) fn keep_alive(&mut self) -> u32 {
         if self.rounds.remaining().is_none_or(|left| !left.is_zero()) {
@@ -51,7 +53,7 @@ impl Inner {
         }
         let options = self.engine.options.keepalive;
         let before = self.engine.counters.peers_failed;
-        let mut left = options.batch;
+        let (mut left, mut lost) = (options.batch, 0);
         while left > 0 && self.rounds.at < self.rounds.watched.len() {
             let Watched { peer, heard } = self.rounds.watched[self.rounds.at];
             let known = &self.engine.peers[peer as usize];
@@ -62,7 +64,7 @@ impl Inner {
             let now_heard = known.rx_sequence;
             if now_heard == heard {
                 left -= 1;
-                self.ask_after(peer);
+                lost += u32::from(self.is_lost(peer));
             }
             self.rounds.watched[self.rounds.at].heard = now_heard;
             self.rounds.at += 1;
@@ -73,21 +75,27 @@ impl Inner {
             let some = !self.rounds.watched.is_empty();
             self.rounds.due = now.filter(|_| some).map(|now| now + options.interval);
         }
-        (self.engine.counters.peers_failed - before) as u32
+        (self.engine.counters.peers_failed - before) as u32 + lost
     }
 
-    fn ask_after(&mut self, index: PeerIndex) {
+    /// Asks after a peer. Whether the transport finds nobody: what the peer has sent may not be read yet, and comes first.
+    fn is_lost(&mut self, index: PeerIndex) -> bool {
         self.engine.counters.asked_after += 1;
         let peer = &self.engine.peers[index as usize];
         let lane = &mut self.lanes[peer.lane as usize].iface;
         if lane.attr().caps.contains(Caps::EP_CHECK) {
             match lane.check(peer.ep) {
                 Ok(()) | Err(PostError::NoResource | PostError::Unsupported) => {}
-                Err(_) => self.engine.peer_failed(index, PeerFailure::Died),
+                Err(_) => {
+                    let lost = Action::Lost { peer: index, how: PeerFailure::Died };
+                    self.engine.actions.push(lost);
+                    return true;
+                }
             }
         } else if peer.address.features & PROBED != 0 && peer.pending.is_empty() {
             // Where something waits for space, the transport has enough to try already.
             self.control(index, wire::PROBE, [0, 0], &[]);
         }
+        false
     }
 }

@@ -9,7 +9,7 @@ use bowline_uct::{MemHandle, PeerFailure};
 use super::Inner;
 use crate::action::Action;
 use crate::lanes::Lane;
-use crate::peer::PeerIndex;
+use crate::peer::{PeerIndex, PeerState};
 use crate::wire;
 
 /// Progress calls between two polls of the failure source; a worker that goes to sleep polls
@@ -120,14 +120,18 @@ impl Inner {
         events
     }
 
-    /// A lane to a peer has failed, and the peer may have sent by another one. Part of progress, as are all polls but
+    /// A lane to a peer has failed, or finds nobody there, and what the peer has sent by this or another one may not be
+    /// read yet. Part of progress, as are all polls but
     /// [`poll_beside`](Self::poll_beside): handlers in place are called by no other call.
     #[cold]
     fn lose(&mut self, peer: PeerIndex, how: PeerFailure) {
-        if self.take_in() {
+        if !self.take_in() {
+            return self.engine.actions.push(Action::Lost { peer, how });
+        }
+        let state = self.engine.peers.get(peer as usize).map(|peer| peer.state);
+        // Its goodbye was among what it had sent: it has not died.
+        if state != Some(PeerState::Failed(PeerFailure::Closed)) {
             self.engine.peer_failed(peer, how);
-        } else {
-            self.engine.actions.push(Action::Lost { peer, how });
         }
     }
 

@@ -6,6 +6,8 @@ use std::time::Instant;
 use bowline_uct::Discard;
 
 use crate::frame::Frame;
+use crate::handshake::Stage;
+use crate::hello::Kind;
 use crate::iface::TcpIface;
 use crate::peer::State;
 use crate::socket;
@@ -14,6 +16,7 @@ impl TcpIface {
     /// Brings out what was posted, says goodbye, and waits until the peers' kernels have both: a
     /// socket that is closed while something unread has come would take it back.
     fn say_goodbye(&mut self) {
+        self.leave_handshakes();
         let deadline = Instant::now() + self.options.linger;
         let mut said = vec![false; self.peers.len()];
         loop {
@@ -31,6 +34,17 @@ impl TcpIface {
             bowline_uct::Iface::progress(self, &mut Discard, 256);
             said.resize(self.peers.len().max(said.len()), false);
             std::thread::yield_now();
+        }
+    }
+
+    /// A peer may have taken the last step of a handshake whose answer was not read yet, or take it when this side is
+    /// gone. What it then reads first says that this side has closed.
+    fn leave_handshakes(&self) {
+        for handshake in self.handshakes.iter().flatten() {
+            let answers = handshake.stage == Stage::Await(Kind::Answer);
+            if answers && let Err(error) = handshake.say(&[&Frame::bye().encode()]) {
+                tracing::debug!(%error, "a peer that was being met is not notified of the close");
+            }
         }
     }
 

@@ -179,7 +179,7 @@ impl TcpIface {
             let since = peer.in_vain.unwrap_or(now).max(now.checked_sub(heard).unwrap_or(now));
             peer.in_vain = Some(since);
             if now.saturating_duration_since(since) >= timeout {
-                self.fail(index, PeerFailure::Unreachable);
+                self.suspect(index, PeerFailure::Unreachable);
             }
         }
     }

@@ -237,12 +237,18 @@ impl TcpIface {
         }
     }
 
-    /// Sending has failed: nothing more is posted. What the peer said before is still read.
+    /// Sending has failed.
     #[cold]
     pub(crate) fn break_off(&mut self, index: u32, error: Errno) {
+        self.suspect(index, failure_of(error));
+    }
+
+    /// Nothing more is posted. What the peer said before is still read.
+    #[cold]
+    pub(crate) fn suspect(&mut self, index: u32, how: PeerFailure) {
         let Some(peer) = self.peer_mut(index) else { return };
         if peer.broken.is_none() && peer.state == State::Open {
-            peer.broken = Some(failure_of(error));
+            peer.broken = Some(how);
             self.suspects.push(index);
         }
     }

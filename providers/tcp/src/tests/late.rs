@@ -1,4 +1,4 @@
-//! Networks that heal: what comes late from a peer that was given up reaches no memory that was given
+//! What a peer has sent before it closed or was given up is read first, however late. Networks that heal: what comes late from a peer that was given up reaches no memory that was given
 //! back.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
@@ -7,6 +7,8 @@ use bowline_uct::{
 };
 
 use super::{Side, options, pair, until, watchdog};
+use crate::handshake::Stage;
+use crate::hello::Kind;
 use crate::peer::State;
 
 /// Longer than the kernel's buffers.
@@ -115,4 +117,64 @@ fn a_key_of_a_former_peer_opens_nothing() {
     let there = RemoteSlice { address, rkey };
     let posted = a.iface.put_short(again, &[1; 8], there);
     assert_eq!(posted, Err(bowline_uct::PostError::BadArgument));
+}
+
+/// Neither the time-out of a host that was lost nor anything else comes before what lies in the kernel.
+#[test]
+fn what_a_lost_host_has_sent_comes_first() {
+    let _dog = watchdog("what_a_lost_host_has_sent_comes_first");
+    for closes in [false, true] {
+        let (mut a, mut b, ep) = pair();
+        a.post(ep, 0);
+        until(&mut [&mut a, &mut b], |sides| !sides[1].seen.messages.is_empty());
+        let back = b.iface.connect(&a.iface.address()).unwrap();
+        for number in 0..40 {
+            b.post(back, number);
+        }
+        let left = if closes {
+            drop(b);
+            None
+        } else {
+            Some(b)
+        };
+        a.iface.suspect(ep.0, PeerFailure::Unreachable);
+        assert!(
+            a.iface.am_short(ep, super::ID, &[0; 3], &[]).is_err(),
+            "nothing is posted any more"
+        );
+        while a.seen.failed.is_empty() {
+            a.iface.progress(&mut a.seen, 1);
+        }
+        let numbers: Vec<u64> = a.seen.messages.iter().map(|message| message.header[0]).collect();
+        assert_eq!(numbers, (0..40).collect::<Vec<_>>());
+        let how = if closes { PeerFailure::Closed } else { PeerFailure::Unreachable };
+        assert_eq!(a.seen.failed[0].2, how);
+        drop(left);
+    }
+}
+
+/// One that leaves before it has read the answer to its handshake has not died.
+#[test]
+fn a_client_that_closes_in_a_handshake_has_closed() {
+    let _dog = watchdog("a_client_that_closes_in_a_handshake_has_closed");
+    for read_before in [false, true] {
+        let (mut a, mut b, _) = pair();
+        let waits = |side: &Side| {
+            let answers = Stage::Await(Kind::Answer);
+            side.iface.handshakes.iter().flatten().any(|handshake| handshake.stage == answers)
+        };
+        while !waits(&a) {
+            a.progress();
+            if !waits(&a) {
+                b.progress();
+            }
+        }
+        while read_before && b.iface.open == 0 {
+            b.progress();
+        }
+        assert!(waits(&a), "the answer is not read");
+        drop(a);
+        until(&mut [&mut b], |sides| !sides[0].seen.failed.is_empty());
+        assert_eq!(b.seen.failed[0].2, PeerFailure::Closed, "{read_before}");
+    }
 }

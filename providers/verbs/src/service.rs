@@ -266,6 +266,10 @@ impl<S: Service> ServiceIface<S> {
             let reason = "another address of the same name is known".to_owned();
             return Err(OpenError::BadAddress(reason));
         }
+        if peer.failed == Some(PeerFailure::Closed) {
+            // It does not come back, and what it has sent, with its end behind that, may not be reported yet.
+            return Err(OpenError::PeerFailed(PeerFailure::Closed));
+        }
         if !peer.open {
             // A failure belongs to the endpoint that it was reported to.
             peer.failed = None;
@@ -273,6 +277,8 @@ impl<S: Service> ServiceIface<S> {
             self.control.command(Command::Watch(address));
         }
         S::opened(self);
+        // One of an earlier connection is reported all the same.
+        let mut earlier = self.failed.iter().any(|(failed, _)| *failed == number);
         if self.at_once && self.peers[number as usize].failed.is_none() {
             self.ask(number);
             // The thread answers in time; in pauses, of which a process that stood still misses one.
@@ -284,7 +290,9 @@ impl<S: Service> ServiceIface<S> {
                 }
                 if pauses == 0 || self.peers[number as usize].failed.is_some() {
                     self.disconnect(EpId(number));
-                    self.failed.retain(|(failed, _)| *failed != number);
+                    self.failed.retain(|(failed, _)| {
+                        *failed != number || std::mem::replace(&mut earlier, false)
+                    });
                     return Err(Unreachable::because("the peer does not answer").into());
                 }
             }

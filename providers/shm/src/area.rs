@@ -67,6 +67,12 @@ impl Area {
         self.header().state.store(state::OPEN, Ordering::Release);
     }
 
+    /// Whether the owner has closed its interface.
+    pub(crate) fn is_closed(&self) -> bool {
+        // Acquire pairs with the Release of the closing: its last messages come before.
+        self.header().state.load(Ordering::Acquire) == state::CLOSED
+    }
+
     /// The area of a peer.
     pub(crate) fn join(job: &JobMemory, local: u32) -> Result<Self, OpenError> {
         let view = job.area(local).ok_or_else(|| {

@@ -76,7 +76,8 @@ impl ShmIface {
             .into());
         }
         if job.is_dead(address.local) {
-            return Err(OpenError::PeerFailed(PeerFailure::Died));
+            let how = if area.is_closed() { PeerFailure::Closed } else { PeerFailure::Died };
+            return Err(OpenError::PeerFailed(how));
         }
         // Everything that can fail comes before the entry of a guest is taken, so that none is lost.
         let bell = Doorbell::of_job(&job, address.local)
@@ -317,6 +318,8 @@ impl ShmIface {
                     && e.process.has_ended().is_ok_and(|ended| ended)
             }
         };
+        let dead = job.is_dead(local);
+        // Read last: it may have closed and ended since the call began.
         if e.is_closed() {
             self.peer_closed(ep);
             return Err(bowline_uct::PostError::PeerFailed);
@@ -325,7 +328,7 @@ impl ShmIface {
             // The whole node is notified: nothing else reports a rank that Bowline did not launch.
             job.mark_dead(local);
         }
-        if job.is_dead(local) {
+        if ended || dead {
             self.peer_died(ep);
             return Err(bowline_uct::PostError::PeerFailed);
         }

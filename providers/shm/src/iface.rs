@@ -308,6 +308,16 @@ impl Drop for ShmIface {
         if std::process::id() != self.me.process.pid {
             return;
         }
+        // Guests leave first: a host that saw the interface closed before that could give the entry, which it
+        // takes for free when it has read everything, to another guest, who would seem to leave then.
+        for e in &self.eps {
+            if let Membership::Guest(entry) = e.membership
+                && let Some(entry) = e.area.guest(entry)
+            {
+                // Release pairs with the Acquire in `check_guests`: our last messages.
+                entry.state.store(guest::LEFT, Ordering::Release);
+            }
+        }
         // Release pairs with the Acquire of the reader: all that we sent is before it.
         self.area.header().state.store(state::CLOSED, Ordering::Release);
         let job = self.area.job().clone();
@@ -316,10 +326,7 @@ impl Drop for ShmIface {
         fence(Ordering::SeqCst);
         for e in &self.eps {
             match e.membership {
-                Membership::Guest(entry) => {
-                    let Some(entry) = e.area.guest(entry) else { continue };
-                    // Release pairs with the Acquire in `check_guests`: our last messages.
-                    entry.state.store(guest::LEFT, Ordering::Release);
+                Membership::Guest(_) => {
                     e.area.bump_attention();
                     e.bell.ring();
                 }

@@ -23,7 +23,6 @@ use bowline_uct::{EpId, PeerFailure, Sink, Source};
 use crate::area::Area;
 use crate::endpoint::{Cma, Condition, Endpoint, Intent, Membership};
 use crate::iface::ShmIface;
-use crate::layout::state;
 use crate::source::{FailureReport, LostSource, Presence};
 
 /// Everybody who may have an intent on our queue.
@@ -69,16 +68,15 @@ impl ShmIface {
         let deaths = self.area.job().death_generation();
         if deaths != self.seen_deaths {
             self.seen_deaths = deaths;
-            let left: Vec<u32> = self.area.job().left().collect();
-            for local in left {
-                if local != self.me.local {
-                    self.lose_source(local, PeerFailure::Closed);
-                }
-            }
+            // Who has left is read after who is dead, and counts first: one that left in order and ended at
+            // once may have done both since then.
             let dead: Vec<u32> = self.area.job().dead().collect();
-            for local in dead {
+            let left: Vec<u32> = self.area.job().left().collect();
+            let left = left.into_iter().map(|local| (local, PeerFailure::Closed));
+            let dead = dead.into_iter().map(|local| (local, PeerFailure::Died));
+            for (local, how) in left.chain(dead) {
                 if local != self.me.local {
-                    self.lose_source(local, PeerFailure::Died);
+                    self.lose_source(local, how);
                 }
             }
         }
@@ -420,7 +418,6 @@ impl ShmIface {
 impl Endpoint {
     /// Whether the peer has closed its interface.
     pub(crate) fn is_closed(&self) -> bool {
-        // Acquire pairs with the Release of the closing: its last messages come before.
-        self.area.header().state.load(Ordering::Acquire) == state::CLOSED
+        self.area.is_closed()
     }
 }

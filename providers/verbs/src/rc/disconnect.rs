@@ -75,6 +75,25 @@ impl RcIface {
         self.note_failure(number, pair, how);
     }
 
+    /// A peer has said goodbye on the connection of this pair of ours. A request to it may have failed before that was
+    /// read: it has closed all the same.
+    #[cold]
+    pub(super) fn closed_in_order(&mut self, number: u32, pair: u32) {
+        let noted = if self.failed.contains(&(number, Some(pair))) {
+            self.peers[number as usize].failed.as_mut()
+        } else {
+            let broken = self.state.broken.iter_mut().find(|(broken, _)| *broken == number);
+            broken.map(|(_, how)| how)
+        };
+        match noted {
+            Some(how @ (PeerFailure::Died | PeerFailure::Unreachable)) => {
+                *how = PeerFailure::Closed
+            }
+            Some(_) => {}
+            None => self.state.broken.push((number, PeerFailure::Closed)),
+        }
+    }
+
     /// Answers a request that is complete, or will never be.
     pub(super) fn finish(&mut self, op: Op, result: Result<u64, PeerFailure>) {
         self.state.under_way -= 1;

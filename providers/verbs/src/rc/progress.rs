@@ -279,7 +279,7 @@ impl RcIface {
     fn deliver(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut events = 0;
         while events < budget
-            && let Some(Arrived { buffer, len, peer, .. }) = self.next_arrival()
+            && let Some(Arrived { buffer, len, peer, pair }) = self.next_arrival()
         {
             let message = self.receive.view(buffer, len);
             match wire::parse(message) {
@@ -294,7 +294,7 @@ impl RcIface {
                 }
                 Some(Parsed::Close) => {
                     self.receive.again(buffer);
-                    self.state.broken.push((peer, PeerFailure::Closed));
+                    self.closed_in_order(peer, pair);
                 }
                 None => {
                     self.receive.again(buffer);

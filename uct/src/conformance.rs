@@ -24,6 +24,7 @@ pub mod address;
 pub mod am;
 pub mod atomics;
 pub mod attributes;
+pub mod closing;
 mod effort;
 pub mod failure;
 pub mod flow;
@@ -293,6 +294,10 @@ macro_rules! conformance {
                 disconnected_and_connected_again, closed_peers_are_noticed, nothing_is_lost_by_leaving,
                 death_is_reported_once, death_ends_operations_in_flight,
                 death_of_a_full_peer, survivors_go_on,
+            }
+            closing: {
+                messages_arrive_however_late, messages_arrive_after_a_check, messages_arrive_after_posts,
+                messages_arrive_of_one_not_connected_to,
             }
             signal_safe: {
                 messages_come_once_and_in_order, a_handler_answers, prepared_memory_is_read_into,

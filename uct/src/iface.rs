@@ -129,7 +129,8 @@ pub unsafe trait Iface: MemoryDomain + OneSided + Wakeup + SignalSafe + Send {
     /// Makes progress: at most `budget` events go to `sink`. Returns how many did.
     fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32;
 
-    /// Whether the peer of `ep` is alive, asked now.
+    /// Whether the peer of `ep` is alive, asked now. If not, what it has sent still arrives, and `Sink::failed`
+    /// says behind that how it has ended; the same holds of a post that the peer's failure refuses.
     fn check(&mut self, ep: EpId) -> Result<(), PostError>;
 
     /// Makes an endpoint fail as if its peer had, to test what lies above.

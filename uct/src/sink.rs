@@ -85,7 +85,9 @@ pub trait Sink {
     fn writable(&mut self, ep: EpId);
 
     /// The peer behind `source`/`ep` has failed; sent once per peer. Operations in flight to it
-    /// have been reported by `completed` before. What arrives from `source` later is another
+    /// have been reported by `completed` before, and what a peer that has closed had brought out
+    /// ([`Iface::all_sent`](crate::Iface::all_sent)) by `am`, however late it is polled for and by whichever sign
+    /// its end was noticed first. What arrives from `source` later is another
     /// peer's, which has got the number, or of a new connection.
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure);
 }

@@ -34,7 +34,9 @@
 //!
 //! **What a peer sent before its end** is handed over before the failure is reported, as far as libfabric has
 //! it. So a peer that is gone is polled for until the queue has been empty for a while since its last
-//! message. Time alone says nothing: this process may not have polled meanwhile.
+//! message. Time alone says nothing: this process may not have polled meanwhile. What libfabric has not read of a
+//! socket (tcp, net) it drops where a send by that connection fails; who sends to a peer that has closed may lose
+//! messages of it (seen with 1.17).
 //!
 //! A failure is reported behind all that, and so is a peer's write to exposed memory: its connection
 //! has ended by then.

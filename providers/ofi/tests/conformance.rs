@@ -18,6 +18,11 @@ fn unavailable(known: &'static OnceLock<Option<String>>, options: &OfiOptions) -
         .clone()
 }
 
+const DROPPED: Exclusion = Exclusion {
+    test: "closing::messages_arrive_after_posts",
+    reason: "where a send on a connection fails, libfabric's sockets drop what they have not read of it",
+};
+
 macro_rules! form {
     ($module:ident, $name:literal, $provider:expr, $change:expr, [$($excluded:expr),*]) => {
         mod $module {
@@ -91,7 +96,7 @@ fn named_domain() -> Option<String> {
     std::env::var("BOWLINE_TEST_OFI_DOMAIN").ok()
 }
 
-form!(tcp, "tcp", "tcp", |options| options.wakeup = true, []);
+form!(tcp, "tcp", "tcp", |options| options.wakeup = true, [DROPPED]);
 form!(shm, "shm", "shm", |_| (), []);
 form!(rxd, "udp;ofi_rxd", "udp;ofi_rxd", |options| options.wakeup = true, []);
 form!(
@@ -124,12 +129,12 @@ form!(
         options.atomics = Atomics::Emulated;
         options.registration = Registration::Scalable;
     },
-    []
+    [DROPPED]
 );
 
 /// What is much as another form, which `cargo xtask test --full` runs.
 mod product {
     use super::*;
 
-    form!(net, "net", "net", |options| options.wakeup = true, []);
+    form!(net, "net", "net", |options| options.wakeup = true, [DROPPED]);
 }

@@ -318,6 +318,11 @@ impl World {
     /// A world of `size` members, each connected to each, itself included for a loopback
     /// provider only.
     pub fn new(of: Subject, size: usize) -> Self {
+        Self::connected(of, size, |_, _| true)
+    }
+
+    /// The same, where `connects` says who connects to whom. Of a loopback provider all are.
+    pub fn connected(of: Subject, size: usize, connects: impl Fn(usize, usize) -> bool) -> Self {
         let (group, ifaces) = of.open(if of.loopback { 1 } else { size });
         assert_eq!(ifaces.len(), if of.loopback { 1 } else { size }, "as many as asked for");
         let mut peers: Vec<Peer> = ifaces.into_iter().map(Peer::new).collect();
@@ -329,7 +334,10 @@ impl World {
             let none = EpId(u32::MAX);
             let mut eps = vec![vec![none; size]; size];
             for (from, row) in eps.iter_mut().enumerate() {
-                for (to, ep) in row.iter_mut().enumerate().filter(|(to, _)| *to != from) {
+                for (to, ep) in row.iter_mut().enumerate() {
+                    if to == from || !connects(from, to) {
+                        continue;
+                    }
                     *ep = peers[from].iface.connect(&addresses[to]).expect("peers are reachable");
                 }
             }
@@ -415,6 +423,22 @@ impl World {
         }
     }
 
+    /// A round in which nobody but `member` makes progress, for one event at most.
+    #[track_caller]
+    pub fn one_event(&mut self, member: usize) {
+        let events = self.peer(member).progress(1);
+        self.group.step();
+        self.idle.after(events);
+    }
+
+    /// Such rounds until `done` says so.
+    #[track_caller]
+    pub fn until_one_event(&mut self, member: usize, mut done: impl FnMut(&mut Self) -> bool) {
+        while !done(self) {
+            self.one_event(member);
+        }
+    }
+
     /// Rounds until `done` says so; the watchdog ends what never does.
     #[track_caller]
     pub fn until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
@@ -486,7 +510,26 @@ impl World {
         first: u64,
         len: usize,
     ) -> usize {
-        for posted in 0..ENDLESS {
+        let posted = self.fill_most(from, to, flavour, first, len, ENDLESS);
+        assert!(
+            posted < ENDLESS,
+            "{ENDLESS} messages of {len} bytes found space: every queue needs a bound"
+        );
+        posted
+    }
+
+    /// The same, of `most` messages at most.
+    #[track_caller]
+    pub fn fill_most(
+        &mut self,
+        from: usize,
+        to: usize,
+        flavour: Flavour,
+        first: u64,
+        len: usize,
+        most: usize,
+    ) -> usize {
+        for posted in 0..most {
             let sequence = first + posted as u64;
             let (payload, header) = (pattern(sequence, len), header_of(sequence, sequence, len));
             match self.post(from, to, flavour, AmId::new(1), &header, &payload) {
@@ -495,7 +538,7 @@ impl World {
                 Err(error) => self.must_not_fail(from, to, error),
             }
         }
-        panic!("{ENDLESS} messages of {len} bytes found space: every queue needs a bound");
+        most
     }
 
     /// Rounds until `token` of `member` has completed; returns the result and forgets it.

@@ -47,6 +47,10 @@ pub(crate) const OVERDRAW: Fault = 10;
 pub(crate) const FORGET_TOKENS: Fault = 11;
 /// The header of messages with id 31 loses a bit.
 pub(crate) const HEADER: Fault = 12;
+/// What lies in an inbox is dropped when its sender is seen to have closed.
+pub(crate) const DROP_UNREAD: Fault = 13;
+/// Who has closed is reported as dead.
+pub(crate) const CALL_DEAD: Fault = 14;
 
 struct Letter {
     from: usize,
@@ -96,8 +100,18 @@ pub(crate) struct HubIface<const FAULT: Fault> {
     attr: IfaceAttr,
     endpoints: Vec<Endpoint>,
     waiters: VecDeque<EpId>,
-    events: VecDeque<(Option<Token>, EpId)>,
+    events: VecDeque<Event>,
+    /// Members of which messages have come, without those whose end was noted.
+    heard: Vec<usize>,
     doorbell: Doorbell,
+}
+
+/// What is to be reported.
+#[derive(Clone, Copy, PartialEq)]
+enum Event {
+    Done(Token),
+    Lost(Token, PeerFailure),
+    Failed(usize, Option<EpId>, PeerFailure),
 }
 
 /// A group of members of a hub.
@@ -180,6 +194,7 @@ impl<const FAULT: Fault> HubIface<FAULT> {
             endpoints: Vec::new(),
             waiters: VecDeque::new(),
             events: VecDeque::new(),
+            heard: Vec::new(),
             doorbell,
         }
     }
@@ -242,17 +257,27 @@ impl<const FAULT: Fault> HubIface<FAULT> {
         if full { Err(PostError::NoResource) } else { Ok(()) }
     }
 
+    /// How a member has ended; of one that lives, that it was given up.
+    fn how(&self, member: usize) -> PeerFailure {
+        match lock(&self.shared).members[member].life {
+            Life::Closed if FAULT != CALL_DEAD => PeerFailure::Closed,
+            _ => PeerFailure::Died,
+        }
+    }
+
     fn fail(&mut self, index: usize) {
         let ep = EpId(index as u32);
+        let to = self.endpoints[index].to;
+        let how = self.how(to);
         self.endpoints[index].state = State::Failed;
         for token in std::mem::take(&mut self.endpoints[index].in_flight) {
             if FAULT != FORGET_TOKENS {
-                self.events.push_back((Some(token), ep));
+                self.events.push_back(Event::Lost(token, how));
             }
         }
-        self.events.push_back((None, ep));
+        self.events.push_back(Event::Failed(to, Some(ep), how));
         if FAULT == TELL_TWICE {
-            self.events.push_back((None, ep));
+            self.events.push_back(Event::Failed(to, Some(ep), how));
         }
         self.waiters.retain(|&waiting| waiting != ep);
     }
@@ -267,6 +292,19 @@ impl<const FAULT: Fault> HubIface<FAULT> {
                 endpoint.state == State::Open && shared.members[endpoint.to].life != Life::Alive
             })
             .collect();
+        let inbox = &shared.members[self.me].inbox;
+        let ended = |member: &usize| {
+            let unread = inbox.iter().any(|letter| letter.from == *member);
+            shared.members[*member].life != Life::Alive && !unread
+        };
+        let (ended, living) = std::mem::take(&mut self.heard).into_iter().partition(ended);
+        let ended: Vec<usize> = ended;
+        self.heard = living;
+        if FAULT == DROP_UNREAD {
+            let closed: Vec<bool> =
+                shared.members.iter().map(|member| member.life == Life::Closed).collect();
+            shared.members[self.me].inbox.retain(|letter| !closed[letter.from]);
+        }
         drop(shared);
         for token in done {
             // Whose endpoint failed meanwhile was answered then.
@@ -275,7 +313,13 @@ impl<const FAULT: Fault> HubIface<FAULT> {
                 Some(endpoint.in_flight.swap_remove(place))
             });
             if found.is_some() {
-                self.events.push_back((Some(token), EpId(u32::MAX)));
+                self.events.push_back(Event::Done(token));
+            }
+        }
+        // One without an endpoint to it is known by what it has sent.
+        for member in ended {
+            if !self.endpoints.iter().any(|e| e.to == member && e.state != State::Free) {
+                self.events.push_back(Event::Failed(member, None, self.how(member)));
             }
         }
         gone.into_iter().for_each(|index| self.fail(index));
@@ -307,6 +351,9 @@ impl<const FAULT: Fault> HubIface<FAULT> {
             shared.members[letter.from].doorbell.ring();
         }
         drop(shared);
+        if !self.heard.contains(&letter.from) {
+            self.heard.push(letter.from);
+        }
         let len = letter.payload.len();
         // SAFETY: the vector lives until the end of the call and is not touched meanwhile.
         let payload = unsafe { View::from_raw(letter.payload.as_mut_ptr(), len) };
@@ -376,6 +423,9 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
 
     fn connect(&mut self, address: &[u8]) -> Result<EpId, OpenError> {
         let to = self.peer_of(address)?;
+        if lock(&self.shared).members[to].life != Life::Alive {
+            return Err(OpenError::PeerFailed(self.how(to)));
+        }
         let endpoint = Endpoint { to, state: State::Open, in_flight: Vec::new() };
         let free = self.endpoints.iter().position(|endpoint| endpoint.state == State::Free);
         let index = free.unwrap_or(self.endpoints.len());
@@ -395,7 +445,8 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             endpoint.state = State::Free;
         }
         self.waiters.retain(|&waiting| waiting != ep);
-        self.events.retain(|event| event.0.is_some() || event.1 != ep);
+        self.events
+            .retain(|event| !matches!(event, Event::Failed(_, Some(other), _) if *other == ep));
     }
 
     fn am_short(
@@ -494,15 +545,13 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
             }
         }
         while events < budget
-            && let Some((token, ep)) = self.events.pop_front()
+            && let Some(event) = self.events.pop_front()
         {
-            let failed = self.endpoints.get(ep.0 as usize).map(|endpoint| endpoint.to);
-            match token {
-                Some(token) if failed.is_some() => sink.completed(token, Err(PeerFailure::Died)),
-                Some(token) => sink.completed(token, Ok(0)),
-                None => {
-                    let source = failed.map(|to| Source(to as u32));
-                    sink.failed(source, Some(ep), PeerFailure::Died);
+            match event {
+                Event::Done(token) => sink.completed(token, Ok(0)),
+                Event::Lost(token, how) => sink.completed(token, Err(how)),
+                Event::Failed(member, ep, how) => {
+                    sink.failed(Some(Source(member as u32)), ep, how);
                 }
             }
             events += 1;

@@ -6,7 +6,9 @@ mod hub;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bowline_uct::conformance::{Provider, Subject, am, failure, flow, model, run, threads, wakeup};
+use bowline_uct::conformance::{
+    Provider, Subject, am, closing, failure, flow, model, run, threads, wakeup,
+};
 use bowline_uct::{LocalSlice, MemoryDomain};
 use hub::Hub;
 
@@ -68,6 +70,19 @@ fn a_failure_reported_twice_is_noticed() {
 fn operations_left_without_an_answer_are_noticed() {
     noticed::<Hub<{ hub::FORGET_TOKENS }>>(failure::death_ends_operations_in_flight);
     noticed::<Hub<{ hub::FORGET_TOKENS }>>(failure::invalidated_endpoints_fail_once);
+}
+
+#[test]
+fn messages_that_are_dropped_at_a_close_are_noticed() {
+    noticed::<Hub<{ hub::DROP_UNREAD }>>(closing::messages_arrive_however_late);
+    noticed::<Hub<{ hub::DROP_UNREAD }>>(closing::messages_arrive_after_a_check);
+    noticed::<Hub<{ hub::DROP_UNREAD }>>(closing::messages_arrive_after_posts);
+}
+
+#[test]
+fn a_close_that_is_called_a_death_is_noticed() {
+    noticed::<Hub<{ hub::CALL_DEAD }>>(closing::messages_arrive_however_late);
+    noticed::<Hub<{ hub::CALL_DEAD }>>(closing::messages_arrive_of_one_not_connected_to);
 }
 
 /// What the watchdog has to end. Run by `hangs_are_ended_by_the_watchdog` in a process of its own.

@@ -70,7 +70,7 @@ bowline_base::settings! {
         pub INLINE: u32 = Setting::<u32>::integer("BOWLINE_VERBS_INLINE", 192, 64, 1024)
             .cost("space for it in every entry of every send queue")
             .change("set it to what the device does well; 32 bytes of it are the message's header");
-        /// Time after which a peer that does not answer has failed. Time in which this process does not run is not counted.
+        /// Time after which a peer that does not answer has failed. Time in which this process does not run is not counted, and twice the time is given where it runs late.
         pub PEER_TIMEOUT: Duration = Setting::<Duration>::time(
             "BOWLINE_VERBS_PEER_TIMEOUT",
             Duration::from_secs(10),

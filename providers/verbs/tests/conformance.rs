@@ -70,8 +70,8 @@ macro_rules! form {
                     let mut options = VerbsOptions::default();
                     options.receive_buffers = 512;
                     options.send_buffers = 256;
-                    // Emulated time is slow, and deaths are waited for.
-                    options.peer_timeout = Duration::from_secs(4);
+                    // Emulated processors are late by seconds, and deaths are waited for.
+                    options.peer_timeout = Duration::from_secs(6);
                     let change: fn(&mut VerbsOptions) = $change;
                     change(&mut options);
                     let open = |member| {

@@ -235,6 +235,7 @@ fn flood(of: Subject, enough: bool) {
             }
         }
         received += world.peer(0).seen.take().len();
+        world.nobody_failed();
         if behind.is_none() && sent.contains(&QUOTA) {
             behind = Some(sent);
         }

@@ -11,7 +11,7 @@ use bowline_base::buffer::SendBuf;
 use bowline_base::view::View;
 
 use super::effort::Idle;
-use super::{Group, Member, Subject};
+use super::{Group, Member, Subject, watchdog};
 use crate::{
     AmHeader, AmId, Arrival, Caps, EpId, IfaceAttr, LocalSlice, PeerFailure, PostError, Posted,
     Sink, Source, Token, Verdict,
@@ -208,6 +208,7 @@ impl Sink for Recorder {
 
     fn failed(&mut self, source: Option<Source>, ep: Option<EpId>, how: PeerFailure) {
         self.events += 1;
+        watchdog::note_failure(format!("{how:?} of {source:?}, {ep:?}"));
         self.failed.push((source, ep, how));
         let of = |message: &&ReceivedAm| source.is_some_and(|source| message.source == source);
         self.before.push(self.messages.iter().filter(of).count());
@@ -480,6 +481,21 @@ impl World {
         // A post may fail before the failure is reported, and the other side may know why.
         self.rounds(ROUNDS_AFTER_FAILURE);
         let ep = self.ep(from, to);
+        panic!("a post of {from} to {to}, {ep:?}: {error}; failures reported:{}", self.failures());
+    }
+
+    /// Ends the test if a peer was reported as failed, which those that wait for it never hear of.
+    #[track_caller]
+    pub fn nobody_failed(&self) {
+        let failures = self.failures();
+        assert!(
+            failures.is_empty(),
+            "nobody closed or died, and yet there were reported:{failures}"
+        );
+    }
+
+    /// The failures that were reported to each member, in lines.
+    fn failures(&self) -> String {
         let mut reported = String::new();
         for (place, peer) in self.peers.iter().enumerate() {
             let Some(Peer { seen: Recorder { failed, .. }, .. }) = peer else { continue };
@@ -487,7 +503,7 @@ impl World {
                 let _ = write!(reported, "\n  to {place}: {how:?} of {source:?}, {ep:?}");
             }
         }
-        panic!("a post of {from} to {to}, {ep:?}: {error}; failures reported:{reported}");
+        reported
     }
 
     /// Rounds until `member` has received `count` messages that nobody took yet; takes them.

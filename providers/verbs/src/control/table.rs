@@ -23,9 +23,9 @@
 //!    clients that have gone.
 //! 6. Only time in which this side runs is a peer's silence. When it is called later than it asked for, since its
 //!    process or the whole machine stood still or had no processor, nothing was asked meanwhile, and the
-//!    limits of rules 2 and 4 move by as much as it is late. When it is late by more than a question takes, the
-//!    answer to the last one may not have found a machine that runs: a peer has up to twice the time then, so that
-//!    it is asked once more unless that happens again and again.
+//!    limits of rules 2 and 4 move by as much as it is late. A machine on which this side has been late by an eighth of
+//!    the configured time may be that of the peer, too, or hold back what has arrived: for four times the
+//!    configured time from then on a peer has twice the configured time.
 
 use std::collections::HashMap;
 use std::io;
@@ -131,6 +131,8 @@ pub struct PeerTable<P> {
     serial: u32,
     /// When the next tick was asked for.
     due: Option<Instant>,
+    /// Until when peers have twice the time (rule 6).
+    short_of_processors: Option<Instant>,
     /// Datagrams to be sent, in order.
     pub outgoing: Vec<(Address, Datagram)>,
     /// Events to be reported, in order.
@@ -149,6 +151,7 @@ impl<P> PeerTable<P> {
             records: HashMap::new(),
             serial: 0,
             due: None,
+            short_of_processors: None,
             outgoing: Vec::new(),
             events: Vec::new(),
         }
@@ -398,11 +401,12 @@ impl<P> PeerTable<P> {
     /// Time has passed. Returns when to call again.
     pub fn tick(&mut self, now: Instant) -> Instant {
         let patience = self.excuse(now);
+        let more = patience - self.timeout;
         let mut next = now + self.timeout / 4;
         let (mut sends, mut failed, mut ended) = (Vec::new(), Vec::new(), Vec::new());
         for (uid, record) in &mut self.records {
             match &mut record.state {
-                State::Asking { until, .. } if now >= *until => {
+                State::Asking { until, .. } if now >= *until + more => {
                     record.state = State::Idle;
                     record.watched = false;
                     failed.push(*uid);
@@ -415,7 +419,8 @@ impl<P> PeerTable<P> {
                     }
                     next = next.min(*again);
                 }
-                State::Up { .. } if !self.probe_up => {}
+                // The connection shows it: silence begins where that ends.
+                State::Up { .. } if !self.probe_up => record.heard = now,
                 State::Idle | State::Up { .. } if record.watched && now >= record.ping => {
                     if now.saturating_duration_since(record.heard) <= patience {
                         record.ping = now + self.timeout / 4;
@@ -452,8 +457,8 @@ impl<P> PeerTable<P> {
     /// Gives the time back by which this tick is late, and returns how long a peer may have been silent (rule 6).
     fn excuse(&mut self, now: Instant) -> Duration {
         let late = self.due.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
-        if late.is_zero() {
-            return self.timeout;
+        if late > self.timeout / 8 {
+            self.short_of_processors = Some(now + 4 * self.timeout);
         }
         for record in self.records.values_mut() {
             if let State::Asking { until, .. } = &mut record.state {
@@ -464,7 +469,8 @@ impl<P> PeerTable<P> {
                 record.heard = (record.heard + late).min(now);
             }
         }
-        if late < self.timeout / 4 { self.timeout } else { 2 * self.timeout }
+        let short = self.short_of_processors.is_some_and(|until| now < until);
+        if short { 2 * self.timeout } else { self.timeout }
     }
 }
 

@@ -288,7 +288,7 @@ fn time_in_which_a_side_stands_still_is_no_silence() {
 }
 
 #[test]
-fn one_that_stood_still_gives_its_peers_no_more_than_their_time() {
+fn one_that_stood_still_gives_its_peers_no_more_than_twice_their_time() {
     for asked in [false, true] {
         let mut net = Net::new([100, 200]);
         let now = net.now;
@@ -304,7 +304,7 @@ fn one_that_stood_still_gives_its_peers_no_more_than_their_time() {
         while net.sides[0].reported.is_empty() {
             net.step(10);
             let took = net.now - begin;
-            assert!(took < TIMEOUT + TIMEOUT / 2, "silent for {took:?} and not noticed");
+            assert!(took < 2 * TIMEOUT + TIMEOUT / 2, "silent for {took:?} and not noticed");
         }
         assert!(matches!(net.sides[0].reported[..], [TableEvent::Failed { uid: 2, .. }]));
     }
@@ -332,6 +332,57 @@ fn who_wakes_late_asks_once_more_and_does_not_wait_for_ever() {
         passes += 1;
         assert!(passes < 12, "not noticed");
     }
+}
+
+#[test]
+fn a_side_that_was_late_gives_peers_on_its_machine_twice_the_time() {
+    for (late, more) in [(TIMEOUT / 4, true), (TIMEOUT / 20, false)] {
+        let mut net = Net::new([100, 200]);
+        let now = net.now;
+        net.sides[0].table.watch(&address(2), now);
+        net.step(0);
+        net.pass(TIMEOUT / 4 + late);
+        // The peer has no processor either, for half as long again as the configured time.
+        let begin = net.now;
+        while net.now - begin < TIMEOUT + TIMEOUT / 2 {
+            net.step(10);
+        }
+        assert_eq!(net.sides[0].reported.is_empty(), more, "late by {late:?}");
+        // It answers again, and is found when it dies.
+        for _ in 0..4000 {
+            net.step(0);
+        }
+        assert_eq!(net.sides[0].reported.is_empty(), more, "late by {late:?}");
+        let begin = net.now;
+        while net.sides[0].reported.is_empty() {
+            net.step(10);
+            assert!(net.now - begin < TIMEOUT + TIMEOUT / 2, "it is late no more");
+        }
+    }
+}
+
+#[test]
+fn a_peer_whose_connection_has_ended_is_asked_before_it_has_failed() {
+    let mut net = Net::new([100, 200]);
+    let now = net.now;
+    net.sides[0].table.watch(&address(2), now);
+    net.ask(0);
+    while !net.agree() {
+        net.step(0);
+    }
+    // The connection alone speaks for the peer.
+    net.pass(TIMEOUT / 10);
+    let begin = net.now;
+    while net.now - begin < 4 * TIMEOUT {
+        net.step(10);
+    }
+    net.sides[0].reported.clear();
+    let pair = net.sides[0].up.expect("it is connected");
+    net.sides[0].table.end(2, pair, false);
+    for _ in 0..100 {
+        net.step(0);
+    }
+    assert!(net.sides[0].reported.is_empty(), "it lives: {:?}", net.sides[0].reported);
 }
 
 #[test]

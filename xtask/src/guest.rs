@@ -52,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long)]
     command: Option<String>,
     /// Seconds after which the guest is ended
-    #[arg(long, default_value_t = 2100)]
+    #[arg(long, default_value_t = 3300)]
     limit: u64,
     /// Processors of the guest
     #[arg(long, default_value_t = 2)]

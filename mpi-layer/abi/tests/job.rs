@@ -14,8 +14,8 @@ pub(crate) const LAUNCH: &str = "launch-a-job";
 /// The same for a job that goes on when a rank has failed.
 pub(crate) const LAUNCH_ON: &str = "launch-a-job-that-goes-on";
 
-/// Far beyond what any of the programs takes: it distinguishes a hang from a slow machine.
-const WATCHDOG: Duration = Duration::from_secs(120);
+/// Far beyond what any of the programs takes, under valgrind on a busy machine, too: it distinguishes a hang from a slow machine.
+const WATCHDOG: Duration = Duration::from_secs(600);
 
 /// Runs a job: so many ranks of a program with arguments.
 pub(crate) fn launch(words: &[String], on_failure: OnFailure) -> ExitCode {

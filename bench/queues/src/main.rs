@@ -71,6 +71,7 @@ struct Arguments {
 fn tables() -> Vec<Named> {
     [
         matching::counts::TABLES,
+        matching::memory::TABLES,
         matching::trees::TABLES,
         matching::single::TABLES,
         matching::applications::TABLES,

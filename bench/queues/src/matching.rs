@@ -8,6 +8,7 @@ pub(crate) mod applications;
 pub(crate) mod counts;
 pub(crate) mod jobs;
 mod maps;
+pub(crate) mod memory;
 mod published;
 mod race;
 pub(crate) mod single;

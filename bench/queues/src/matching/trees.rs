@@ -9,7 +9,7 @@ use bowline_ucp::matching::{
 
 use super::jobs::{Job, One, play};
 use super::maps::{ByMap, RedBlack};
-use super::{counts, published};
+use super::{memory, published};
 use crate::clock::{Contestant, Done, compare};
 use crate::table::{Cell, Table};
 use crate::{Context, Named};
@@ -207,7 +207,7 @@ fn tree_memory(context: &Context) -> Result<Table> {
         let n = u64::from(ranks);
         let (cubes, cubes_average) = peak(CubeIndex::new(ranks), ranks);
         let (tree, tree_average) = peak(ByMap::<RedBlack>::default(), ranks);
-        exact &= cubes == counts::cube_bytes(ranks, n);
+        exact &= cubes == memory::cube_bytes(ranks, n);
         let published = [published::cube_bytes(ranks, n), published::tree_bytes(n)];
         table.row(vec![
             Cell::count(n),

@@ -28,13 +28,16 @@ use super::memory::PER_NODE;
 use crate::table::{Cell, Chart, Table, Unit};
 use crate::{Context, Named};
 
-/// What a sender is blocked for by an operation, ns (table 4.1, 8 bytes).
+/// What a sender is blocked for by an operation, ns: the required latency α_r of 8 bytes (M. Rüfenacht's thesis, Edinburgh
+/// 2020, table 4.1).
 const REQUIRED: u64 = 380;
-/// What the rest of the operation and its answer take, ns.
+/// What the rest of the operation and its answer take, ns: the pipelining latency α_p of 8 bytes (the same table).
 const PIPELINED: u64 = 880;
-/// What the receiver's adapter takes for an operation of 64 bytes at 10.2 GB/s, ns.
+/// What the receiver's adapter takes for an operation, ns. Published is the sender's gap between two messages, some 6 ns at
+/// 10.2 GB/s (chapter 4, where the model is compared with LogP; no table has it). That the receiver's adapter takes as
+/// long is this model's assumption; nothing is published of it.
 const SERVICE: u64 = 6;
-/// Messages of each sender.
+/// Messages of each sender, as published (figures 6.9 to 6.12).
 const MESSAGES: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -324,8 +327,8 @@ fn notes(table: &mut Table, curves: &[Vec<(f64, f64)>]) {
     let full = |&&(senders, _): &&(f64, f64)| senders >= f64::from(PER_NODE);
     let beyond: Vec<_> = curves[1].iter().filter(full).copied().collect();
     table.note(
-        "Virtual time, the same on every machine: α_r 380 ns, α_p 880 ns (published, table 4.1), 6 \
-         ns of the receiver's adapter for each operation, delays that vary by a tenth. The put of \
+        "Virtual time, the same on every machine: α_r 380 ns, α_p 880 ns (published, table 4.1). Assumed are 6 \
+         ns of the receiver's adapter for each operation (published is such a gap of the sender's, chapter 4) and delays that vary by a tenth. The put of \
          scmp-counted is complete before it is finalised.",
     );
     table.note(format!(

@@ -45,7 +45,7 @@ impl EngineKind {
                     .to_owned();
             }
             Self::Array => {
-                let bytes = ranks as usize * ArrayIndex::RANK_BYTES;
+                let bytes = ArrayIndex::bytes_for(ranks);
                 format!("a slot for each of {ranks} ranks, {bytes} bytes")
             }
             Self::FourD => {
@@ -129,6 +129,11 @@ impl Engine {
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.grown.held()
+    }
+
+    /// How many times it has grown its index.
+    pub const fn growths(&self) -> u64 {
+        self.grown.growths()
     }
 
     /// Its kind.

@@ -13,6 +13,14 @@ pub use tree::{TreeIndex, TreeShape};
 use super::indexed::Leaf;
 use super::pool::END;
 
+/// Makes space in `all` for `more` entries, an eighth beyond what it has and not as much again: an index is chosen for
+/// the memory that it takes.
+fn reserve<T>(all: &mut Vec<T>, more: usize) {
+    if all.capacity() - all.len() < more {
+        all.reserve_exact(more.max(4).max(all.len() / 8));
+    }
+}
+
 /// Leaves that come and go. Numbers of freed ones are used again.
 #[derive(Debug, Default)]
 struct Leaves {
@@ -27,9 +35,10 @@ impl Leaves {
             return leaf;
         }
         let leaf = u32::try_from(self.all.len()).ok().filter(|&leaf| leaf != END);
+        reserve(&mut self.all, 1);
         self.all.push(Leaf::EMPTY);
         // There is space for all when they are dropped, which allocates nothing.
-        self.free.reserve(self.all.len());
+        self.free.reserve_exact(self.all.capacity());
         leaf.expect("fewer leaves than entries")
     }
 

@@ -82,7 +82,7 @@ fn memory(context: &Context) -> Result<Table> {
         let tree = filled(TreeIndex::new(ranks), queued, 1).counted().bytes;
         let hashed = held_by_hash(queued);
         hash_bytes += hashed;
-        exact &= array == u64::from(ranks) * ArrayIndex::RANK_BYTES as u64
+        exact &= array == ArrayIndex::bytes_for(ranks) as u64
             && cubes == cube_bytes(ranks, n)
             && tree == tree_bytes(ranks, n);
         let (p_array, p_cubes) =

@@ -1,6 +1,6 @@
 //! A leaf for each rank, all made at once: the design of a table indexed by rank.
 //!
-//! Fastest to search and the dearest in memory: 8 bytes for each rank of the communicator, from
+//! Fastest to search and the dearest in memory: 8 bytes for each rank of the communicator and 8 more, from
 //! the first entry on, from any rank. Messages of ranks that the communicator does not have
 //! share one leaf behind the others.
 
@@ -22,8 +22,15 @@ impl ArrayIndex {
         Self { ranks, leaves: Vec::new() }
     }
 
-    /// Bytes for one rank.
-    pub const RANK_BYTES: usize = size_of::<Leaf>();
+    /// Leaves for a communicator of `ranks` ranks: its own, and the one for all others.
+    const fn leaves_for(ranks: u32) -> usize {
+        ranks as usize + 1
+    }
+
+    /// Bytes for a communicator of `ranks` ranks.
+    pub const fn bytes_for(ranks: u32) -> usize {
+        Self::leaves_for(ranks) * size_of::<Leaf>()
+    }
 
     #[inline(always)]
     fn place(&self, rank: u32) -> u32 {
@@ -33,8 +40,8 @@ impl ArrayIndex {
     #[cold]
     #[inline(never)]
     fn make(&mut self, count: &mut impl Count) {
-        self.leaves = vec![Leaf::EMPTY; self.ranks as usize + 1];
-        count.allocated(self.ranks as usize * Self::RANK_BYTES);
+        self.leaves = vec![Leaf::EMPTY; Self::leaves_for(self.ranks)];
+        count.allocated(Self::bytes_for(self.ranks));
     }
 }
 
@@ -91,7 +98,7 @@ impl Index for ArrayIndex {
     fn emptied(&mut self, count: &mut impl Count) {
         if self.leaves.len() > KEPT {
             self.leaves = Vec::new();
-            count.freed(self.ranks as usize * Self::RANK_BYTES);
+            count.freed(Self::bytes_for(self.ranks));
         }
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! Ranks that the communicator does not have share one leaf.
 
-use super::Leaves;
+use super::{Leaves, reserve};
 use crate::matching::Want;
 use crate::matching::count::{Count, QueueKind};
 use crate::matching::indexed::{Class, Index, Leaf};
@@ -123,10 +123,12 @@ impl TreeIndex {
             return node;
         }
         let node = self.used.len();
+        reserve(&mut self.used, 1);
         self.used.push(0);
+        reserve(&mut self.nodes, 1 << self.shape.bits);
         self.nodes.resize((node + 1) << self.shape.bits, END);
         // There is space for all when they are freed, which allocates nothing.
-        self.free.reserve(self.used.len());
+        self.free.reserve_exact(self.used.capacity());
         u32::try_from(node).expect("fewer nodes than entries")
     }
 }

@@ -1,5 +1,6 @@
 //! The allocator of this program. It counts what a thread has of it, so that what a structure takes is known from
-//! outside, whatever the structure counts of itself.
+//! outside, whatever the structure counts of itself: the bytes that were asked for, without those to which the system's
+//! allocator rounds a block up.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -342,7 +342,8 @@ fn queues(context: &Context) -> Result<Table> {
     table.note(
         "publ.: tables 4.8 and 4.9. MQL: greatest length; MASL: average search of the rank with the longest ones; ASL: of all \
          ranks. Only searches that found something count. Published means of several runs are \
-         rounded to jobs of whole messages. bytes: average over all operations / at most.",
+         rounded to jobs of whole messages. bytes: average over all operations / at most, of what is in use by the engines' own count, \
+         as the thesis counts it.",
     );
     table.note(
         "publ. of bytes: what array and 4D took on average more than the list (table 4.10), mean of all ranks. Below \

@@ -6,7 +6,7 @@ use bowline_ucp::matching::{
     TreeShape, Want,
 };
 
-use super::memory::tree_bytes;
+use super::memory::alone;
 use super::published;
 use crate::table::{Cell, Table};
 use crate::{Context, Named};
@@ -207,7 +207,7 @@ fn dimensions(context: &Context) -> Result<Table> {
         cells.push(optimum.into());
         cells.push(Cell::Text(format!("{dimensions} x {}", 1u32 << bits)));
         cells.push(Cell::count(last(TreeIndex::new(ranks), ranks)));
-        cells.push(Cell::bytes(tree_bytes(ranks, ranks.into())));
+        cells.push(Cell::bytes(alone(TreeIndex::new(ranks), ranks)));
         table.row(cells);
     }
     table.note(
@@ -216,7 +216,7 @@ fn dimensions(context: &Context) -> Result<Table> {
          ranks, 6 to some 4000, 7 from there on.",
     );
     table.note(
-        "nd: its dimensions and their span, over blocks of 4 ranks, and what was counted. Its dimensions are arrays, in \
+        "nd: its dimensions and their span, over blocks of 4 ranks, the pointers that were counted, and its heap. Its dimensions are arrays, in \
          which a search reads one place and not the span: so more of them cost it more, and it has fewer.",
     );
     Ok(table)

@@ -155,7 +155,7 @@ pub(crate) fn single(context: &Context) -> Result<Table> {
     let job = Job::one_queue(Queue::Posted, Order::Reverse, RANKS, 1, 10, 0);
     let (array, cubes) = (bytes(ArrayIndex::new(RANKS), &job), bytes(CubeIndex::new(RANKS), &job));
     table.note(format!(
-        "Bytes of structure during PRQ reverse, 10 pending, average over its operations: array \
+        "Bytes of structure in use, by the engines' own count, during PRQ reverse, 10 pending, average over its operations: array \
          {:.0}, four_d {:.0}, {:.1} times less (published, figure 4.14: 4D always lowest, about twice less in \
          the worst case).",
         array.0,

@@ -170,11 +170,12 @@ fn tree(context: &Context) -> Result<Table> {
     Ok(table)
 }
 
-fn peak<I: Index>(index: I, ranks: u32) -> (u64, f64) {
-    let mut engine = Indexed::<I, Tally>::new(index);
+/// Bytes of heap of an index when a message of each rank is in it, and bytes in use, by its own count, at the average
+/// operation of a run.
+fn peak<I: Index>(index: I, counting: I, ranks: u32) -> (u64, f64) {
+    let mut engine = Indexed::<I, Tally>::new(counting);
     play_ref(&mut engine, &job(1, "inc/inc", ranks, 1));
-    let counted = engine.counted();
-    (counted.peak_bytes, counted.average_bytes())
+    (memory::alone(index, ranks), engine.counted().average_bytes())
 }
 
 fn play_ref(engine: &mut impl MatchEngine, job: &Job) {
@@ -189,7 +190,7 @@ fn play_ref(engine: &mut impl MatchEngine, job: &Job) {
 fn tree_memory(context: &Context) -> Result<Table> {
     let mut table = Table::new(
         "tree-memory",
-        "bytes of structure at one message of each rank: peak, and average over a run",
+        "bytes of structure at one message of each rank: by the heap, and average over a run",
         &[
             "ranks",
             "four_d",
@@ -202,13 +203,14 @@ fn tree_memory(context: &Context) -> Result<Table> {
             "tree publ.",
         ],
     );
-    let mut exact = true;
+    let mut most = 0_f64;
     for ranks in context.progress("tree-memory", vec![256u32, 16_384, 131_072]) {
         let n = u64::from(ranks);
-        let (cubes, cubes_average) = peak(CubeIndex::new(ranks), ranks);
-        let (tree, tree_average) = peak(ByMap::<RedBlack>::default(), ranks);
-        exact &= cubes == memory::cube_bytes(ranks, n);
+        let (cubes, cubes_average) = peak(CubeIndex::new(ranks), CubeIndex::new(ranks), ranks);
+        let by_map = ByMap::<RedBlack>::default;
+        let (tree, tree_average) = peak(by_map(), by_map(), ranks);
         let published = [published::cube_bytes(ranks, n), published::tree_bytes(n)];
+        most = most.max(cubes as f64 / published[0] as f64);
         table.row(vec![
             Cell::count(n),
             Cell::bytes(cubes),
@@ -223,17 +225,18 @@ fn tree_memory(context: &Context) -> Result<Table> {
     }
     table.note(
         "publ.: the peaks of table 4.7, by formulas (4.20) and (4.21), which give them to the byte; its averages, about half \
-         of them, are not shown. Bytes do not depend on the machine.",
+         of them, are not shown. Ours: bytes of heap beside the entries when every rank has one, which is the most; averages are of what is in \
+         use, by the engines' own count. Bytes do not depend on the machine.",
     );
     table.note(STAND_ALONE);
     table.note(
         "A node of ours has three pointers, rank and number of its leaf (32 bytes), and a leaf of \
-         16; the published one has 56. The heap's own record of each node is not counted.",
+         8; the published one has 56. The heap's own record of each node is not counted.",
     );
     table.exact(
-        "the peak of four_d is what formula (4.20) says",
-        if exact { "so it is" } else { "it differs" },
-        exact,
+        "four_d at most the published peak (table 4.7) at any number of ranks, by the heap",
+        format!("{most:.2} of it at most"),
+        most <= 1.0,
     );
     Ok(table)
 }

@@ -62,7 +62,8 @@ fn lane_meter(lane: &Lane, protocols: &Protocols) -> Option<Box<LaneMeter>> {
             *guess = first_guess(lane, protocols, *kind, shortest(class));
         }
     }
-    Some(Box::new(LaneMeter { spans, guesses }))
+    let copy = (lane.choices.costs.copy.value * 1e6) as u32;
+    Some(Box::new(LaneMeter { spans, guesses, copy }))
 }
 
 /// What each means is predicted to cost for messages of `bytes`, in picoseconds for a byte: by costs that were
@@ -157,9 +158,10 @@ impl Engine {
         let known = peer.selection.as_mut().filter(|known| known.at_trial.is_none());
         let choice = known.and_then(|known| known.known_choice(traffic, bytes));
         if choice.is_some_and(|choice| !choice.is_timed()) {
-            return Measure { begun: Measure::UNTIMED, traffic };
+            return Measure { begun: Measure::UNTIMED, traffic, partly: false };
         }
-        self.meter.now().map_or(Measure::NONE, |begun| Measure { begun, traffic })
+        let begun = self.meter.now();
+        begun.map_or(Measure::NONE, |begun| Measure { begun, traffic, partly: false })
     }
 
     /// It is complete, and came by `means`; `first` of its bytes were there at its begin.
@@ -171,7 +173,7 @@ impl Engine {
         bytes: u64,
         first: u64,
     ) {
-        let Measure { begun, traffic } = measure;
+        let Measure { begun, traffic, partly } = measure;
         if begun == 0 {
             return;
         }
@@ -185,7 +187,38 @@ impl Engine {
             // What its sender took for the first piece is not seen.
             nanoseconds.saturating_mul(bytes) / (bytes - first)
         });
-        self.note_took(index, traffic, means, bytes, (took, self.meter.clock_cost));
+        match took.filter(|_| partly) {
+            Some(took) => self.note_partly(index, traffic, means, bytes, took),
+            None => self.note_took(index, traffic, means, bytes, (took, self.meter.clock_cost)),
+        }
+    }
+
+    /// A send of a stream has come by `means`, and is here but for a copy that is not timed: it is paid for, and shows nothing.
+    fn note_partly(
+        &mut self,
+        index: PeerIndex,
+        traffic: Traffic,
+        means: u8,
+        bytes: u64,
+        took: u64,
+    ) {
+        let peer = &mut self.peers[index as usize];
+        let Some(able) = self.meter.able(peer.lane, traffic, bytes) else { return };
+        let guess = *self.meter.guess(peer.lane, traffic.kind, bytes).unwrap_or(&[0; MEANS]);
+        let took = took.saturating_add(self.meter.copied(peer.lane, bytes));
+        let Some((selection, at)) = peer.selection.as_mut().zip(choice_index(traffic, bytes))
+        else {
+            return;
+        };
+        let Some(choice) = selection.known_choice(traffic, bytes) else { return };
+        choice.note_partly(means, bytes, took);
+        let (wanted, ended) = (choice.wanted(), !choice.is_at_trial());
+        if ended && selection.at_trial == Some(at) {
+            selection.at_trial = None;
+        }
+        if able & 1 << EAGER != 0 {
+            self.order(index, traffic, bytes, (wanted, &guess, able));
+        }
     }
 
     /// A long message of a peer is complete now; `None`: it was not timed. When the last timed one was, and whether it was not the
@@ -428,7 +461,7 @@ impl Inner {
     pub(crate) fn preferred(&self, key: Key) -> Option<&'static dyn Life> {
         let (peer, wanted, measure) = self.engine.requests.get(key)?.fetched_from()?;
         let selection = self.engine.peers[peer as usize].selection.as_ref()?;
-        if measure.begun == 0 {
+        if measure.begun == 0 || measure.partly {
             return None;
         }
         let choice = selection.choice(measure.traffic, wanted)?;

@@ -41,6 +41,9 @@
 //! messages, and one for the others; the sender, who does not know which of them its message is, obeys the choice for those that prevail
 //! ([`prevailing`]), and only that one begins trials. A message of the other kind pays into its budget and takes from it what a trial has made it take longer.
 //!
+//! (7) Of sends of streams that nobody waits for, or that come behind what is being read, the copy into their receives is not timed. They pay nothing, but take
+//! what they took longer, with that copy as it is predicted; and a trial ends with the first of them, and shows nothing.
+//!
 //! The module has no clock, and chooses alike for the same times.
 
 mod meter;
@@ -331,6 +334,24 @@ impl Choice {
                 (trial.seen > 0).then(|| self.judge(trial, window))
             }
             _ => None,
+        }
+    }
+
+    /// A message has come by `means` of which not all was measured (rule 7).
+    pub(crate) fn note_partly(&mut self, means: u8, bytes: u64, nanoseconds: u64) {
+        if self.best == u8::MAX {
+            return;
+        }
+        self.count(means);
+        if !self.is_charged(means) {
+            return;
+        }
+        let usual = taken_at(self.estimates[usize::from(self.best)].price, bytes);
+        let excess = i64::try_from(nanoseconds.saturating_sub(usual)).unwrap_or(i64::MAX);
+        self.budget = self.budget.saturating_sub(excess);
+        if let State::Trial(trial) = self.state {
+            self.vain = trial.means;
+            self.state = State::Settled;
         }
     }
 

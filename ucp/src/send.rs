@@ -92,9 +92,11 @@ impl Inner {
             let (bytes, address) = (buffer.len() as u64, pack::address(&buffer));
             let meter = &self.engine.meter;
             let selected = measured::selected_for(peer, meter, kind.message(), bytes, address);
-            // What others took says nothing of memory with a key of its own.
+            // What others took says nothing of memory with a key of its own. Pieces of a stream that callbacks pack are not measured.
+            let packed =
+                matches!(kind, SendKind::Stream) && buffer.shape() == MemoryLayout::Callbacks;
             chosen = match selected.offered {
-                Some(offered) if !has_key(lane, &buffer) => offered,
+                Some(offered) if !has_key(lane, &buffer) && !packed => offered,
                 _ => chosen,
             };
             marks = selected.marks;

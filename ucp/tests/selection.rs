@@ -18,6 +18,8 @@ use crate::beside::by_hand;
 use crate::doubles::{Altered, Never, config, joined, of_everybody, opened, parts, until};
 use crate::rendezvous::ranks::Dead;
 
+mod windows;
+
 /// The simulated network as a transport on which processors copy: its gets take a time of their own, which may change
 /// while workers are at it. What it allocates is mapped by nobody, and no sender helps to copy.
 fn copied(attr: &mut IfaceAttr) {
@@ -138,27 +140,29 @@ impl Pair {
         }
     }
 
-    /// Has rank 1 receive a message; of active messages the handler does that.
-    fn receive(&self, kind: MessageKind, len: usize) {
+    /// Has rank 1 receive a message; of active messages the handler does that. Whether it was whole at once.
+    fn receive(&self, kind: MessageKind, len: usize) -> bool {
         let (worker, buffer) = (&self.workers[1], RecvBuf::owned(vec![0; len]));
         let request = match kind {
             MessageKind::Tagged | MessageKind::Unexpected => {
                 worker.recv(ANY, buffer).expect("posted")
             }
-            MessageKind::Active => return,
+            MessageKind::Active => return false,
             MessageKind::Stream => {
-                let received = worker.stream_recv(self.eps[1], buffer, StreamWant::ALL);
-                let Ok(StreamReceived::Pending(id)) = received else { panic!("{received:?}") };
-                id
+                match worker.stream_recv(self.eps[1], buffer, StreamWant::ALL).expect("posted") {
+                    StreamReceived::Pending(id) => id,
+                    StreamReceived::Done(got, _) => return got == len as u64,
+                }
             }
         };
         self.received.lock().expect("one thread").push(request);
+        false
     }
 
     /// Sends messages of these lengths, each of other memory, that begin with the numbers from `number` on, and checks what
     /// arrives, in order. `between`: after each message.
     fn transfer(&self, kind: MessageKind, number: u64, lens: &[usize], between: impl Fn(usize)) {
-        lens.iter().for_each(|&len| self.receive(kind, len));
+        lens.iter().for_each(|&len| assert!(!self.receive(kind, len), "nothing was sent"));
         let mut sent = Vec::new();
         for (nth, &len) in lens.iter().enumerate() {
             let memory = self.memory[nth];
@@ -209,6 +213,17 @@ impl Pair {
         assert_eq!(self.workers[0].wait(answer).length, 1);
     }
 
+    /// Has rank 1 receive a message of 64 KB into memory that takes time for what has waited.
+    fn receive_copied(&self) -> RequestId {
+        let posting = Arc::new(AtomicBool::new(true));
+        let memory = CopiedOut(self.network.clone(), Arc::clone(&posting));
+        let long = MatchSpec { tag_mask: u64::MAX, ..ANY };
+        let buffer = RecvBuf::unpacked_by(Box::new(memory));
+        let request = self.workers[1].recv(long, buffer).expect("posted");
+        posting.store(false, Ordering::Relaxed);
+        request
+    }
+
     /// One message of 64 KB after the other, each answered, which are received as the bits of `late` say: before they are sent, or when a short one behind
     /// them has come. `copied`: what waits is copied, which takes time. Returns nanoseconds.
     fn mixed(&self, count: usize, copied: bool, late: impl Fn(usize) -> bool) -> u64 {
@@ -218,16 +233,11 @@ impl Pair {
         for nth in 0..count {
             let behind = receiver.recv(short, RecvBuf::owned(vec![0])).expect("posted");
             let receive = || {
-                let posting = Arc::new(AtomicBool::new(true));
-                let memory = CopiedOut(self.network.clone(), Arc::clone(&posting));
-                let buffer = match copied {
-                    true => RecvBuf::unpacked_by(Box::new(memory)),
-                    false => RecvBuf::owned(vec![0; LEN]),
-                };
+                if copied {
+                    return self.receive_copied();
+                }
                 let long = MatchSpec { tag_mask: u64::MAX, ..ANY };
-                let request = receiver.recv(long, buffer).expect("posted");
-                posting.store(false, Ordering::Relaxed);
-                request
+                receiver.recv(long, RecvBuf::owned(vec![0; LEN])).expect("posted")
             };
             let early = (!late(nth)).then(receive);
             // SAFETY: as in `transfer`.
@@ -545,7 +555,7 @@ fn a_death_among_trials_ends_what_waits() {
         while !on_trial() {
             pair.singles(tagged, 1, LEN);
         }
-        pair.receive(tagged, LEN);
+        assert!(!pair.receive(tagged, LEN));
         let receive = pair.received.lock().expect("one thread")[0];
         // SAFETY: as in `transfer`; the memory is never given back.
         let buffer = unsafe { SendBuf::borrowed(pair.memory[0], LEN) };

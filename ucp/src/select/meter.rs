@@ -6,7 +6,7 @@ use super::prevailing::Prevailing;
 use super::traffic::GROUPS;
 use super::{
     CLASSES, Choice, EAGER, Guess, MEANS, MessageKind, PLACES, Recent, SHORTEST, Traffic,
-    TrialResults, class,
+    TrialResults, class, taken_at,
 };
 use crate::wait::Clock;
 
@@ -29,6 +29,8 @@ pub(crate) struct LaneMeter {
     pub(crate) spans: [(u64, u64); MEANS],
     /// For each kind of messages and each class.
     pub(crate) guesses: [[Guess; CLASSES]; KINDS],
+    /// Femtoseconds for a byte that is copied from memory of the engine.
+    pub(crate) copy: u32,
 }
 
 /// Kinds of messages.
@@ -85,10 +87,12 @@ pub(crate) struct Measure {
     /// where it only counts.
     pub(crate) begun: u64,
     pub(crate) traffic: Traffic,
+    /// Of a stream: not all of it goes straight into a receive, and the copy that follows is not timed.
+    pub(crate) partly: bool,
 }
 
 impl Measure {
-    pub(crate) const NONE: Self = Self { begun: 0, traffic: Traffic::NONE };
+    pub(crate) const NONE: Self = Self { begun: 0, traffic: Traffic::NONE, partly: false };
 
     /// In place of a time.
     pub(crate) const UNTIMED: u64 = u64::MAX;
@@ -288,6 +292,12 @@ impl Meter {
     pub(crate) fn guess(&self, lane: u32, kind: MessageKind, bytes: u64) -> Option<&Guess> {
         let known = self.lanes.get(lane as usize)?.as_ref()?;
         Some(&known.guesses[kind as usize][class(bytes)?])
+    }
+
+    /// What so many bytes take from memory of the engine, in nanoseconds.
+    pub(crate) fn copied(&self, lane: u32, bytes: u64) -> u64 {
+        let known = self.lanes.get(lane as usize).and_then(Option::as_ref);
+        known.map_or(0, |known| taken_at(known.copy, bytes))
     }
 
     /// With a clock, and what it takes to read it.

@@ -194,6 +194,36 @@ fn what_another_peer_has_found_is_tried_at_once_and_used_if_it_is_true() {
     }
 }
 
+/// Rule 7: a send of a stream that comes in pieces before its receive.
+#[test]
+fn what_is_not_measured_whole_ends_its_trial_and_is_paid_for() {
+    for dear in [60, 500, 4000] {
+        let mut choice = Choice::NEW;
+        let (mut total, mut regret, mut most, mut trials) = (0, 0, 0, 0_u32);
+        for _ in 0..20_000 {
+            let means = choice.wanted().unwrap_or(1);
+            let time = if means == EAGER { dear } else { 50 } * 65536 / 1000;
+            total += time;
+            if means == EAGER {
+                choice.note_partly(means, 65536, time);
+                assert!(!choice.is_at_trial(), "one message ends it");
+                trials += 1;
+                let excess = (dear - 50) * 65536 / 1000;
+                (regret, most) = (regret + excess, excess);
+            } else {
+                choice.note(means, 0b11, 65536, time, (false, &NO_GUESS, None));
+            }
+            // A price is rounded.
+            assert!(
+                regret <= total / SHARE + most + u64::from(trials),
+                "{dear}: {regret} of {total}"
+            );
+        }
+        assert!(trials > 1, "{dear}: {trials} trials");
+        assert_eq!(choice.settled(), Some(1), "{dear}: it shows nothing");
+    }
+}
+
 #[test]
 fn equals_do_not_take_turns() {
     let mut choice = Choice::NEW;

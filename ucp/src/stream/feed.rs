@@ -71,7 +71,7 @@ impl Engine {
         Some(Verdict::Consumed)
     }
 
-    /// The first piece of a long send, which is measured if all of it goes straight into receives; or the last one.
+    /// The first piece of a long send, which is measured whole if all of it goes straight into receives; or the last one.
     pub(crate) fn stream_end_piece(
         &mut self,
         peer: PeerIndex,
@@ -85,10 +85,9 @@ impl Engine {
         match words[1] {
             0 => {
                 let (total, marks) = Marks::of(words[0]);
-                let measure = match waited_for(self) {
-                    true => self.begin_measure(peer, MessageKind::Stream, marks, total),
-                    false => Measure::NONE,
-                };
+                let partly = !waited_for(self);
+                let measure = self.begin_measure(peer, MessageKind::Stream, marks, total);
+                let measure = Measure { partly, ..measure };
                 let first = data.len() as u64;
                 verdict = self.stream_data(peer, data)?;
                 self.streams.make(peer).measured = Some((measure, total, first));
@@ -98,10 +97,10 @@ impl Engine {
                 let waited = waited_for(self);
                 verdict = self.stream_data(peer, data)?;
                 let here = |stream: &mut Stream| stream.chunks.is_empty() && waited;
-                if let Some((measure, total, first)) = measured
-                    && self.streams.get_mut(peer).is_some_and(here)
-                {
-                    self.end_measure(peer, measure, EAGER, total, first);
+                if let Some((measure, total, first)) = measured {
+                    let here = self.streams.get_mut(peer).is_some_and(here);
+                    let partly = measure.partly || !here;
+                    self.end_measure(peer, Measure { partly, ..measure }, EAGER, total, first);
                 }
             }
             _ => return None,
@@ -253,9 +252,14 @@ impl Engine {
             request.body = Body::Receive(Receive { buffer, space, item, fetch: None });
         }
         let none = Envelope { space: 0, source: 0, tag: 0 };
-        // One that is read into memory of the engine first would be measured by half.
-        let kind = (!own).then_some(MessageKind::Stream);
-        self.begin_fetch(key, peer, &none, *rts, kind);
+        self.begin_fetch(key, peer, &none, *rts, Some(MessageKind::Stream));
+        if own
+            && let Some(request) = self.requests.get_mut(key)
+            && let Body::Receive(receive) = &mut request.body
+            && let Some(fetch) = &mut receive.fetch
+        {
+            fetch.measure.partly = true;
+        }
     }
 
     /// A receive is complete while chunks are being read: it may be one of those.

@@ -23,7 +23,7 @@ pub(super) struct Assembly {
 impl Assembly {
     /// Whether its pieces are timed one by one.
     pub(super) fn is_timed(&self) -> bool {
-        let Measure { begun, traffic } = self.measure;
+        let Measure { begun, traffic, .. } = self.measure;
         traffic.kind == MessageKind::Unexpected && begun != 0 && begun != Measure::UNTIMED
     }
 

@@ -7,6 +7,7 @@
 
 mod applications;
 mod carrier;
+mod chosen;
 mod collectives;
 mod locks;
 mod memory;
@@ -37,8 +38,9 @@ struct Arguments {
     /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
-    /// Over these lanes, of overhead, overlap, schemes and applications: carrier, shm, tcp, hosts (tcp between two network
-    /// namespaces, with a delay), ofi, verbs [default: carrier, shm]
+    /// Over these lanes: carrier, shm, tcp, hosts (tcp between two network namespaces, with a delay), ofi, verbs, of overhead,
+    /// overlap and applications [default: carrier, shm]; of schemes carrier and verbs [default: carrier]; the other tables have
+    /// lanes of their own
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     lanes: Vec<String>,
     /// Measure nothing, but show, write and draw the tables of this file, which `--json` has written
@@ -55,30 +57,10 @@ struct Arguments {
     resident: bool,
 }
 
-/// A table's name and the function that makes it.
-type Named = (&'static str, fn(&Scope) -> Result<Vec<Table>>);
-
-const TABLES: [Named; 8] = [
-    ("overhead", overhead::tables),
-    ("overlap", overlap::tables),
-    ("waiting", overlap::waiting),
-    ("schemes", schemes::tables),
-    ("collectives", collectives::tables),
-    ("applications", applications::tables),
-    ("memory", memory::tables),
-    ("locks", locks::tables),
-];
-
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     if arguments.resident {
         return memory::print_resident();
-    }
-    if let Some(unknown) =
-        arguments.only.iter().find(|name| !TABLES.iter().any(|(known, _)| known == name))
-    {
-        let known: Vec<&str> = TABLES.iter().map(|(name, _)| *name).collect();
-        bail!("no table {unknown:?}; there are {}", known.join(", "));
     }
     let made = match &arguments.from {
         Some(path) => read(path)?,
@@ -98,17 +80,33 @@ fn main() -> Result<()> {
 
 /// The tables that are asked for, shown as they come.
 fn measure(arguments: &Arguments) -> Result<Vec<Table>> {
+    let (names, left_out) = chosen::tables(&arguments.only, &arguments.lanes)?;
+    for why in left_out {
+        eprintln!("left out: {why}");
+    }
     let scope = Scope { quick: arguments.quick, lanes: lanes(&arguments.lanes)? };
     let mut made = Vec::new();
-    for (name, make) in TABLES {
-        if arguments.only.is_empty() || arguments.only.iter().any(|wanted| wanted == name) {
-            for table in make(&scope).with_context(|| format!("no table {name}"))? {
-                print!("{table}");
-                made.push(table);
-            }
+    for name in names {
+        for table in make(name, &scope).with_context(|| format!("no table {name}"))? {
+            print!("{table}");
+            made.push(table);
         }
     }
     Ok(made)
+}
+
+fn make(name: &str, scope: &Scope) -> Result<Vec<Table>> {
+    match name {
+        "overhead" => overhead::tables(scope),
+        "overlap" => overlap::tables(scope),
+        "waiting" => overlap::waiting(scope),
+        "schemes" => schemes::tables(scope),
+        "collectives" => collectives::tables(scope),
+        "applications" => applications::tables(scope),
+        "memory" => memory::tables(scope),
+        "locks" => locks::tables(scope),
+        _ => unreachable!("there is no table {name}"),
+    }
 }
 
 fn lanes(names: &[String]) -> Result<Vec<Lane>> {
@@ -125,7 +123,7 @@ fn lanes(names: &[String]) -> Result<Vec<Lane>> {
             "ofi" if cfg!(feature = "ofi") => all.push(Lane::Ofi),
             "ofi" => bail!("this build has no libfabric; build with --features ofi"),
             "verbs" => all.extend([Lane::Verbs, Lane::VerbsElsewhere]),
-            _ => bail!("no lane {name:?}; there are carrier, shm, tcp, hosts, ofi and verbs"),
+            _ => unreachable!("there is no lane {name}"),
         }
     }
     Ok(all)

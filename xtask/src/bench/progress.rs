@@ -1,6 +1,9 @@
 //! The modes of progress beside published figures: the program `bench-progress`, on this machine or, over verbs, in a
 //! guest that has devices.
 
+#[path = "../../../bench/progress/src/chosen.rs"]
+mod chosen;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,9 +30,9 @@ pub(crate) struct Options {
     /// Only these tables: overhead, overlap, waiting, schemes, collectives, applications, memory, locks
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
-    /// Over these lanes, of overhead, overlap, schemes and applications: carrier, shm, tcp, hosts (tcp between two network
-    /// namespaces, with a delay), ofi; or verbs alone, in a guest, by default of overhead, overlap and schemes [default:
-    /// carrier, shm]
+    /// Over these lanes: carrier, shm, tcp, hosts (tcp between two network namespaces, with a delay), ofi, of overhead, overlap and
+    /// applications [default: carrier, shm]; of schemes carrier alone; or verbs alone, in a guest, by default of overhead, overlap
+    /// and schemes. The other tables have lanes of their own
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     lanes: Vec<String>,
     /// Where to write the tables as JSON
@@ -40,44 +43,63 @@ pub(crate) struct Options {
     plot: Option<PathBuf>,
 }
 
+/// What the program is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Order {
+    arguments: Vec<String>,
+    in_guest: bool,
+    has_ofi: bool,
+}
+
+impl Order {
+    /// # Errors
+    /// When a table or a lane does not exist, or a table that is named cannot be measured over a lane.
+    fn of(options: &Options) -> Result<Self> {
+        chosen::tables(&options.only, &options.lanes)?;
+        let in_guest = options.lanes.iter().any(|lane| lane == VERBS);
+        ensure!(
+            !in_guest || options.lanes.len() == 1,
+            "{VERBS} is measured in a guest, without other lanes"
+        );
+        let mut arguments = Vec::new();
+        if options.quick {
+            arguments.push("--quick".to_owned());
+        }
+        let only = match options.only.join(",") {
+            none if none.is_empty() && in_guest => OVER_VERBS.to_owned(),
+            only => only,
+        };
+        for (name, value) in [("--only", only), ("--lanes", options.lanes.join(","))] {
+            if !value.is_empty() {
+                arguments.extend([name.to_owned(), value]);
+            }
+        }
+        Ok(Self { arguments, in_guest, has_ofi: options.lanes.iter().any(|lane| lane == OFI) })
+    }
+}
+
 /// Runs the program.
 ///
 /// # Errors
-/// When it cannot be built, or fails.
+/// When it cannot do what is asked for, cannot be built, or fails.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let only = options.only.join(",");
-    if options.lanes.iter().any(|lane| lane == VERBS) {
-        ensure!(options.lanes.len() == 1, "{VERBS} is measured in a guest, without other lanes");
-        return in_guest(workspace, options, &only);
+    let Order { arguments, in_guest, has_ofi } = Order::of(options)?;
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if in_guest {
+        return measure_in_guest(workspace, options, &arguments);
     }
-    let ofi = options.lanes.iter().any(|lane| lane == OFI);
-    let features: &[_] = if ofi { &["--features", "bowline-bench-progress/ofi"] } else { &[] };
+    let features: &[_] = if has_ofi { &["--features", "bowline-bench-progress/ofi"] } else { &[] };
     let packages = [&["-p", "bowline-bench-progress", "-p", "bowline-cli"], features].concat();
     super::build_release(workspace, &packages)?;
     let target = workspace.metadata.target_directory.as_std_path();
-    let mut arguments = Vec::new();
-    if options.quick {
-        arguments.push("--quick");
-    }
-    let lanes = options.lanes.join(",");
-    for (name, value) in [("--only", &only), ("--lanes", &lanes)] {
-        if !value.is_empty() {
-            arguments.extend([name, value.as_str()]);
-        }
-    }
     start(&target.join("release/bench-progress"), &arguments, options)
 }
 
-fn in_guest(workspace: &Workspace, options: &Options, only: &str) -> Result<()> {
+fn measure_in_guest(workspace: &Workspace, options: &Options, arguments: &[&str]) -> Result<()> {
     if let Some(path) = &options.json {
         super::output::check_place(path)?;
     }
-    let only = if only.is_empty() { OVER_VERBS } else { only };
-    let mut arguments = vec!["--lanes", VERBS, "--only", only];
-    if options.quick {
-        arguments.push("--quick");
-    }
-    let (program, tables) = guest::progress::tables(workspace, &arguments)?;
+    let (program, tables) = guest::progress::tables(workspace, arguments)?;
     if options.json.is_none() && options.plot.is_none() {
         return Ok(());
     }
@@ -101,4 +123,48 @@ fn start(program: &Path, arguments: &[&str], options: &Options) -> Result<()> {
         bail!("{} failed: {status}", program.display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(only: &[&str], lanes: &[&str]) -> Result<Order> {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let (only, lanes) = (owned(only), owned(lanes));
+        Order::of(&Options { quick: false, only, lanes, json: None, plot: None })
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused_before_anything_is_built() {
+        for lane in ["shm", "tcp", "hosts", "ofi"] {
+            let error = order(&["schemes"], &[lane]).unwrap_err().to_string();
+            assert!(
+                error.contains(lane) && error.contains("its lanes are carrier, verbs"),
+                "{error}"
+            );
+        }
+        for (only, lanes) in [
+            ("memory", &["shm"][..]),
+            ("sorting", &[]),
+            ("overlap", &["ucx"]),
+            ("", &["verbs", "shm"]),
+        ] {
+            let only: &[&str] = if only.is_empty() { &[] } else { &[only] };
+            assert!(order(only, lanes).is_err(), "{only:?} over {lanes:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_measured_is_handed_on() {
+        let handed = |only: &[&str], lanes: &[&str]| order(only, lanes).unwrap();
+        let here = handed(&["schemes", "overlap"], &["carrier"]);
+        assert_eq!(here.arguments, ["--only", "schemes,overlap", "--lanes", "carrier"]);
+        assert!(!here.in_guest && !here.has_ofi);
+        let guest = handed(&[], &["verbs"]);
+        assert_eq!(guest.arguments, ["--only", OVER_VERBS, "--lanes", "verbs"]);
+        assert!(guest.in_guest);
+        assert!(handed(&["overhead"], &["tcp", "ofi"]).has_ofi);
+        assert_eq!(handed(&[], &[]).arguments, Vec::<String>::new());
+    }
 }

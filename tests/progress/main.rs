@@ -4,6 +4,7 @@
 #[cfg(feature = "verbs")]
 #[path = "../layers/alone.rs"]
 mod alone;
+mod collectives;
 #[path = "../layers/common.rs"]
 mod common;
 #[cfg(feature = "verbs")]

@@ -9,5 +9,6 @@ mod ends;
 mod loopback;
 mod one_sided;
 mod processes;
+mod registrations;
 mod secrets;
 mod starved;

@@ -47,7 +47,7 @@ pub(crate) struct Options {
 const RANKS: [u32; 3] = [1, 2, 4];
 
 /// Far beyond what any job takes: it distinguishes a hang from a slow machine.
-const WATCHDOG: Duration = Duration::from_secs(100);
+const WATCHDOG: Duration = Duration::from_secs(600);
 
 /// How it went.
 pub(crate) enum Outcome {

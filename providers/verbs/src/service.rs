@@ -277,7 +277,7 @@ impl<S: Service> ServiceIface<S> {
             self.control.command(Command::Watch(address));
         }
         S::opened(self);
-        // One of an earlier connection is reported all the same.
+        // The failure of an earlier connection is reported even if this attempt fails.
         let mut earlier = self.failed.iter().any(|(failed, _)| *failed == number);
         if self.at_once && self.peers[number as usize].failed.is_none() {
             self.ask(number);

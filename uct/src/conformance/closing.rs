@@ -140,7 +140,7 @@ pub fn messages_arrive_after_posts(of: Subject) {
 }
 
 /// Of a peer that the receiver was not connected to when it closed. Its first message makes the receiver
-/// connect to it, which succeeds or not; the others arrive all the same.
+/// connect to it. Whether that succeeds or not, the other messages arrive.
 pub fn messages_arrive_of_one_not_connected_to(of: Subject) {
     if !applies(of) {
         return;

@@ -76,7 +76,7 @@ impl RcIface {
     }
 
     /// A peer has said goodbye on the connection of this pair of ours. A request to it may have failed before that was
-    /// read: it has closed all the same.
+    /// read. The peer has closed, and that is what is reported.
     #[cold]
     pub(super) fn closed_in_order(&mut self, number: u32, pair: u32) {
         let noted = if self.failed.contains(&(number, Some(pair))) {

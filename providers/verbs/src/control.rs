@@ -430,6 +430,9 @@ impl<M: Pairs> Worker<M> {
                     continue;
                 }
                 self.take(slot, completion);
+                // Answers leave at once. Each call into the kernel may last long where it does the devices' work of
+                // others, and a peer that waits for an answer takes this one for dead.
+                self.flush();
                 if let Err(error) = self.port.post(slot) {
                     tracing::error!(%error, "a buffer for connection datagrams is lost");
                 }

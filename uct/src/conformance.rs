@@ -90,6 +90,12 @@ pub trait Provider: Sized + 'static {
     /// loopback provider. Failing to open is a failure of the test: panic with the reason.
     fn open(size: usize) -> (Self, Vec<Self::Iface>);
 
+    /// The same for a test that kills members. A provider that notices a death by a time-out has a short one here, and
+    /// in [`Provider::open`] one that no machine reaches, however slow it is.
+    fn open_to_kill(size: usize) -> (Self, Vec<Self::Iface>) {
+        Self::open(size)
+    }
+
     /// Ends the member `index` as a crash would: its interface says nothing to anybody, and
     /// its death has been reported to the survivors.
     fn kill(&mut self, index: usize, iface: Self::Iface) {
@@ -162,17 +168,29 @@ pub struct Subject {
     /// [`Provider::CAN_KILL`].
     pub can_kill: bool,
     open: fn(usize) -> Opened,
+    open_to_kill: fn(usize) -> Opened,
 }
 
 impl Subject {
     /// That of `P`.
     pub const fn of<P: Provider>() -> Self {
-        Self { name: P::NAME, loopback: P::LOOPBACK, can_kill: P::CAN_KILL, open: open::<P> }
+        Self {
+            name: P::NAME,
+            loopback: P::LOOPBACK,
+            can_kill: P::CAN_KILL,
+            open: |size| opened(P::open(size)),
+            open_to_kill: |size| opened(P::open_to_kill(size)),
+        }
     }
 
     /// [`Provider::open`].
     pub fn open(self, size: usize) -> Opened {
         (self.open)(size)
+    }
+
+    /// [`Provider::open_to_kill`].
+    pub fn open_to_kill(self, size: usize) -> Opened {
+        (self.open_to_kill)(size)
     }
 
     /// Which interface of a group belongs to a member of a world.
@@ -181,8 +199,7 @@ impl Subject {
     }
 }
 
-fn open<P: Provider>(size: usize) -> Opened {
-    let (provider, ifaces) = P::open(size);
+fn opened<P: Provider>((provider, ifaces): (P, Vec<P::Iface>)) -> Opened {
     let member = |iface: P::Iface| -> Box<dyn Member> { Box::new(iface) };
     (Box::new(GroupOf(provider)), ifaces.into_iter().map(member).collect())
 }

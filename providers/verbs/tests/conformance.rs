@@ -45,6 +45,13 @@ const ASLEEP: Exclusion = Exclusion {
              progress, which the test's sender does not make while the receiver sleeps",
 };
 
+/// How long peers may be silent in tests in which nobody dies: emulated processors on a busy machine are late by many
+/// seconds.
+const LIVING: Duration = Duration::from_secs(60);
+
+/// The same where deaths are waited for.
+const MORTAL: Duration = Duration::from_secs(6);
+
 macro_rules! form {
     ($module:ident, $name:literal, $change:expr, [$($excluded:expr),*]) => {
         mod $module {
@@ -67,22 +74,33 @@ macro_rules! form {
                 }
 
                 fn open(size: usize) -> (Self, Vec<VerbsIface>) {
+                    Self::with_timeout(size, LIVING)
+                }
+
+                fn open_to_kill(size: usize) -> (Self, Vec<VerbsIface>) {
+                    Self::with_timeout(size, MORTAL)
+                }
+
+                fn kill(&mut self, _index: usize, iface: VerbsIface) {
+                    iface.abandon();
+                }
+            }
+
+            impl Form {
+                fn with_timeout(size: usize, timeout: Duration) -> (Self, Vec<VerbsIface>) {
                     let mut options = VerbsOptions::default();
                     options.receive_buffers = 512;
                     options.send_buffers = 256;
-                    // Emulated processors are late by seconds, and deaths are waited for.
-                    options.peer_timeout = Duration::from_secs(6);
                     let change: fn(&mut VerbsOptions) = $change;
                     change(&mut options);
+                    // Between datagrams an interface that is closed waits as long for peers that nobody drives.
+                    options.peer_timeout =
+                        if options.mode == VerbsMode::Ud { MORTAL } else { timeout };
                     let open = |member| {
                         options.device = device_of(member);
                         VerbsIface::open(&options).expect("it opened before")
                     };
                     (Self, (0..size).map(open).collect())
-                }
-
-                fn kill(&mut self, _index: usize, iface: VerbsIface) {
-                    iface.abandon();
                 }
             }
 

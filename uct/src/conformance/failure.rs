@@ -216,7 +216,7 @@ pub fn death_is_reported_once(of: Subject) {
     if !can_kill(of) {
         return;
     }
-    let mut world = World::new(of, 3);
+    let mut world = World::to_kill(of, 3);
     let caps = world.attr().caps;
     let flavour = Flavour::offered(&world.attr())[0];
     let len = flavour.fit(&world.attr(), 8);
@@ -238,7 +238,7 @@ pub fn death_ends_operations_in_flight(of: Subject) {
     if !can_kill(of) {
         return;
     }
-    let mut world = World::new(of, 2);
+    let mut world = World::to_kill(of, 2);
     let attr = world.attr();
     let (ep, source) = (world.ep(0, 1), world.source(0, 1));
     // A few of each flavour, zcopy first, so that some are in flight when the queue is full.
@@ -277,7 +277,7 @@ pub fn death_of_a_full_peer(of: Subject) {
     if !can_kill(of) {
         return;
     }
-    let mut world = World::new(of, 3);
+    let mut world = World::to_kill(of, 3);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let (ep, source) = (world.ep(0, 1), world.source(0, 1));
@@ -295,7 +295,7 @@ pub fn survivors_go_on(of: Subject) {
     if !can_kill(of) {
         return;
     }
-    let mut world = World::new(of, 4);
+    let mut world = World::to_kill(of, 4);
     let attr = world.attr();
     let flavour = Flavour::offered(&attr)[0];
     let len = flavour.fit(&attr, 8);

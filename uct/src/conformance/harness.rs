@@ -11,7 +11,7 @@ use bowline_base::buffer::SendBuf;
 use bowline_base::view::View;
 
 use super::effort::Idle;
-use super::{Group, Member, Subject, watchdog};
+use super::{Group, Member, Opened, Subject, watchdog};
 use crate::{
     AmHeader, AmId, Arrival, Caps, EpId, IfaceAttr, LocalSlice, PeerFailure, PostError, Posted,
     Sink, Source, Token, Verdict,
@@ -322,9 +322,22 @@ impl World {
         Self::connected(of, size, |_, _| true)
     }
 
+    /// The same for a test that kills members.
+    pub fn to_kill(of: Subject, size: usize) -> Self {
+        Self::of_group(of, of.open_to_kill(if of.loopback { 1 } else { size }), size, |_, _| true)
+    }
+
     /// The same, where `connects` says who connects to whom. Of a loopback provider all are.
     pub fn connected(of: Subject, size: usize, connects: impl Fn(usize, usize) -> bool) -> Self {
-        let (group, ifaces) = of.open(if of.loopback { 1 } else { size });
+        Self::of_group(of, of.open(if of.loopback { 1 } else { size }), size, connects)
+    }
+
+    fn of_group(
+        of: Subject,
+        (group, ifaces): Opened,
+        size: usize,
+        connects: impl Fn(usize, usize) -> bool,
+    ) -> Self {
         assert_eq!(ifaces.len(), if of.loopback { 1 } else { size }, "as many as asked for");
         let mut peers: Vec<Peer> = ifaces.into_iter().map(Peer::new).collect();
         let addresses: Vec<Vec<u8>> = peers.iter().map(|peer| peer.iface.address()).collect();

@@ -24,7 +24,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 use bowline_base::config::Config;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 /// Bowline: fast messages between processes, on one machine and between machines.
 #[derive(Debug, Parser)]
@@ -74,7 +74,10 @@ fn main() -> ExitCode {
     if let Some((name, words)) = mpiexec::called() {
         return report(start_log().and_then(|()| mpiexec::main(&name, words)), &name);
     }
-    let cli = match Cli::try_parse() {
+    let parsed = with_negative_numbers(Cli::command())
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => error.exit(),
         // Help, or the version.
@@ -95,6 +98,16 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::main(&args, cli.as_rank),
     });
     report(done, "bowline")
+}
+
+/// Takes a negative number behind an option for its value, so that the error says what is wrong with it. Without this `-4` is
+/// an option that nobody knows.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let is_value = arg.get_action().takes_values() && !arg.is_positional();
+        arg.allow_negative_numbers(is_value)
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// The exit code, after an error was printed.

@@ -86,3 +86,24 @@ fn unknown_options_are_refused() {
     let err = bowline(["info", "--verbose"]).failure(2);
     assert!(err.contains("--verbose"), "{err}");
 }
+
+#[test]
+fn negative_numbers_are_refused_as_values() {
+    for line in [
+        "run -n -2 true",
+        "perf tag_lat --size -4",
+        "perf tag_lat --iterations -1",
+        "explain --size -3",
+        "fennel allreduce -n -1",
+        "demo sort words.txt -n -4",
+    ] {
+        let err = bowline(line.split(' ')).failure(2);
+        assert!(err.contains("invalid value '-"), "{line}: {err}");
+    }
+}
+
+#[test]
+fn a_program_has_its_negative_arguments() {
+    let said = bowline(["run", "-n", "1", "echo", "-5", "--size", "-6"]).success();
+    assert!(said.contains("-5 --size -6"), "{said}");
+}

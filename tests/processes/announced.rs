@@ -77,17 +77,18 @@ fn run(name: &str, barrier: &str, early: bool) -> Result<(), String> {
     ];
     launch_with_deaths(2, name.to_owned(), &settings, |_| false)?;
     let text = std::fs::read_to_string(&report).map_err(|error| error.to_string())?;
-    let written = written(&text);
+    let written = count(&text, 0, "sent", "rndv/rtr");
     let good = if early { written >= MESSAGES - FIRST } else { written == 0 };
     good.then_some(()).ok_or_else(|| format!("{written} of {MESSAGES} were written:\n{text}"))
 }
 
-/// Messages that rank 0 has written to announced receives, as its report says.
-fn written(report: &str) -> u32 {
-    let of_sender = |line: &&str| {
+/// What a rank has counted of a protocol, as its report says.
+pub(crate) fn count(report: &str, rank: i32, side: &str, protocol: &str) -> u32 {
+    let of = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        words.get(1) == Some(&"0") && words.get(3) == Some(&"rndv/rtr")
+        let [_, who, what, by, number] = words[..] else { return None };
+        let counted = who.parse() == Ok(rank) && (what, by) == (side, protocol);
+        counted.then(|| number.parse().ok()).flatten()
     };
-    let line = report.lines().find(of_sender);
-    line.and_then(|line| line.split_whitespace().last()?.parse().ok()).unwrap_or(0)
+    report.lines().find_map(of).unwrap_or(0)
 }

@@ -1,62 +1,119 @@
-//! Long messages that their senders write, as asked (`put`) and to receives that were announced (`rtr`): a rank is killed
-//! among them, the one that writes or the one that is written to, over shared memory and over tcp. What the other one has
-//! under way ends, whole or with an error.
+//! Messages that their senders write, as asked (`put`) and to receives that were announced (`rtr`), of which short ones, too:
+//! a rank is killed among them, the one that writes or the one that is written to, over shared memory and over tcp. What the
+//! others have under way ends, whole or with an error, and what they have among themselves goes on.
+
+mod windows;
 
 use bowline::mpi::{MpiError, World};
 
 use crate::Case;
+use crate::announced::count;
 use crate::kill::{self, LONG, dead, die, launch_with_deaths, until_dead};
 
-/// The rank that is killed; the other one is rank 0.
+/// The rank that is killed; rank 0 lives, and among three the last one.
 const VICTIM: i32 = 1;
 
-/// The tag of what is said beside the long messages.
+/// The tag of what is said beside the messages.
 const WORD: i32 = 100;
+
+/// Lengths of the messages that are under way when a rank dies.
+type Lengths = [usize; LONG.0 as usize];
+
+const OFFERED: Lengths = [LONG.1; LONG.0 as usize];
+const SHORT: Lengths = [4, 100, 600, 1000];
 
 struct Written {
     name: &'static str,
+    ranks: u32,
     program: fn(&World),
     scheme: &'static str,
+    /// Shortest message that is written.
+    least: &'static str,
     /// What rank 0 must have counted: the side and the protocol.
-    counted: [&'static str; 2],
+    counted: &'static [(&'static str, &'static str)],
 }
 
-const CASES: [Written; 6] = [
+const fn of_announced(
+    name: &'static str,
+    least: &'static str,
+    counted: &'static [(&'static str, &'static str)],
+    program: fn(&World),
+) -> Written {
+    Written { name, ranks: 2, program, scheme: "rtr", least, counted }
+}
+
+const CASES: [Written; 11] = [
     Written {
         name: "killed_while_it_writes",
+        ranks: 2,
         program: kill::killed_while_read,
         scheme: "put",
-        counted: ["received", "rndv/put"],
+        least: "auto",
+        counted: &[("received", "rndv/put")],
     },
     Written {
         name: "killed_while_it_is_written_to",
+        ranks: 2,
         program: kill::killed_while_reading,
         scheme: "put",
-        counted: ["sent", "rndv"],
+        least: "auto",
+        counted: &[("sent", "rndv")],
     },
+    of_announced(
+        "dies_before_it_writes_to_announced_receives",
+        "auto",
+        &[("received", "rndv/put")],
+        |world| announce(world, &OFFERED, false),
+    ),
+    of_announced(
+        "killed_while_it_writes_to_announced_receives",
+        "auto",
+        &[("received", "rndv/put")],
+        |world| announce(world, &OFFERED, true),
+    ),
+    of_announced(
+        "dies_before_its_announced_receives_are_written",
+        "auto",
+        &[("sent", "rndv/rtr")],
+        |world| be_announced(world, &OFFERED, false),
+    ),
+    of_announced(
+        "killed_while_its_announced_receives_are_written",
+        "auto",
+        &[("sent", "rndv/rtr")],
+        |world| be_announced(world, &OFFERED, true),
+    ),
+    of_announced(
+        "dies_before_it_writes_short_messages",
+        "1",
+        &[("received", "rndv/put")],
+        |world| announce(world, &SHORT, false),
+    ),
+    of_announced(
+        "killed_while_it_writes_short_messages",
+        "1",
+        &[("received", "rndv/put")],
+        |world| announce(world, &SHORT, true),
+    ),
+    of_announced(
+        "dies_before_its_short_receives_are_written",
+        "1",
+        &[("sent", "rndv/rtr")],
+        |world| be_announced(world, &SHORT, false),
+    ),
+    of_announced(
+        "killed_while_its_short_receives_are_written",
+        "1",
+        &[("sent", "rndv/rtr")],
+        |world| be_announced(world, &SHORT, true),
+    ),
     Written {
-        name: "dies_before_it_writes_to_announced_receives",
-        program: |world| announce(world, false),
+        name: "killed_among_short_messages",
+        ranks: 3,
+        program: windows::exchange,
         scheme: "rtr",
-        counted: ["received", "rndv/put"],
-    },
-    Written {
-        name: "killed_while_it_writes_to_announced_receives",
-        program: |world| announce(world, true),
-        scheme: "rtr",
-        counted: ["received", "rndv/put"],
-    },
-    Written {
-        name: "dies_before_its_announced_receives_are_written",
-        program: |world| be_announced(world, false),
-        scheme: "rtr",
-        counted: ["sent", "rndv/rtr"],
-    },
-    Written {
-        name: "killed_while_its_announced_receives_are_written",
-        program: |world| be_announced(world, true),
-        scheme: "rtr",
-        counted: ["sent", "rndv/rtr"],
+        least: "1",
+        counted: &[("sent", "rndv/rtr"), ("received", "rndv/put")],
     },
 ];
 
@@ -91,31 +148,31 @@ fn run(name: &str, case: &Written, transports: &str) -> Result<(), String> {
         ("BOWLINE_TRANSPORTS", transports),
         ("BOWLINE_RNDV_SCHEME", case.scheme),
         ("BOWLINE_RNDV_THRESHOLD", "64k"),
+        ("BOWLINE_RTR_MIN", case.least),
         ("BOWLINE_REPORT", report.to_str().ok_or("a path that is no text")?),
     ];
-    launch_with_deaths(2, name.to_owned(), &settings, |rank| rank == VICTIM)?;
+    launch_with_deaths(case.ranks, name.to_owned(), &settings, |rank| rank == VICTIM)?;
     let text = std::fs::read_to_string(&report).map_err(|error| error.to_string())?;
-    let [side, protocol] = case.counted;
-    let counted = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        words.len() == 5 && words[..4] == ["rank", "0", side, protocol]
-    };
-    let good = text.lines().any(counted);
-    good.then_some(()).ok_or_else(|| format!("rank 0 has {side} nothing by {protocol}:\n{text}"))
+    for (side, protocol) in case.counted {
+        if count(&text, 0, side, protocol) == 0 {
+            return Err(format!("rank 0 has {side} nothing by {protocol}:\n{text}"));
+        }
+    }
+    Ok(())
 }
 
 /// Messages in both directions to receives that their senders know of, but for the first ones, before which they do not know
 /// that their peers announce.
-fn acquaint(world: &World) {
-    for number in 0..4_u8 {
+fn acquaint(world: &World, lengths: &Lengths) {
+    for (number, &length) in (0_u8..).zip(lengths) {
         for receiver in [VICTIM, 0] {
             let sender = VICTIM - receiver;
             if world.rank() == sender {
                 world.recv(&mut [0_u8], receiver, WORD).expect("both live still");
-                world.send(&vec![number; LONG.1], receiver, WORD).expect("both live still");
+                world.send(&vec![number; length], receiver, WORD).expect("both live still");
                 continue;
             }
-            let mut bytes = vec![!number; LONG.1];
+            let mut bytes = vec![!number; length];
             world
                 .scope(|scope| {
                     let receive = scope.irecv(world, &mut bytes, sender, WORD)?;
@@ -130,11 +187,10 @@ fn acquaint(world: &World) {
 
 /// Rank 0 posts receives and says so, so that all announcements are with the other one, which is killed then, or when it
 /// has written the first of its messages.
-fn announce(world: &World, writes: bool) {
-    let (count, length) = LONG;
-    acquaint(world);
+fn announce(world: &World, lengths: &Lengths, writes: bool) {
+    acquaint(world, lengths);
     if world.rank() == VICTIM {
-        let mine: Vec<_> = (0..count).map(|at| vec![at as u8 + 1; length]).collect();
+        let mine: Vec<_> = (1_u8..).zip(lengths).map(|(at, &length)| vec![at; length]).collect();
         world
             .scope(|scope| {
                 world.recv(&mut [0_u8], 0, WORD)?;
@@ -149,7 +205,7 @@ fn announce(world: &World, writes: bool) {
             })
             .expect("rank 0 lives");
     }
-    let mut into: Vec<_> = (0..count).map(|_| vec![0_u8; length]).collect();
+    let mut into: Vec<_> = lengths.iter().map(|&length| vec![0_u8; length]).collect();
     let ends: Result<Vec<_>, MpiError> = world.scope(|scope| {
         let mut receives = Vec::new();
         for (at, bytes) in (0..).zip(&mut into) {
@@ -167,16 +223,15 @@ fn announce(world: &World, writes: bool) {
             end => dead(end),
         }
     }
-    dead(world.recv(&mut vec![0_u8; length], VICTIM, WORD));
+    dead(world.recv(&mut vec![0_u8; lengths[0]], VICTIM, WORD));
 }
 
 /// The other way around: the one that dies posts receives and says so. It is killed at once, or when the first of them
 /// was written.
-fn be_announced(world: &World, written: bool) {
-    let (count, length) = LONG;
-    acquaint(world);
+fn be_announced(world: &World, lengths: &Lengths, written: bool) {
+    acquaint(world, lengths);
     if world.rank() == VICTIM {
-        let mut into: Vec<_> = (0..count).map(|_| vec![0_u8; length]).collect();
+        let mut into: Vec<_> = lengths.iter().map(|&length| vec![0_u8; length]).collect();
         world
             .scope(|scope| {
                 let mut receives = Vec::new();
@@ -194,12 +249,12 @@ fn be_announced(world: &World, written: bool) {
             .expect("rank 0 lives");
     }
     world.recv(&mut [0_u8], VICTIM, WORD).expect("it was sent before");
-    let mine = vec![7_u8; length];
+    let mine: Vec<_> = lengths.iter().map(|&length| vec![7_u8; length]).collect();
     let ends: Result<Vec<_>, MpiError> = world.scope(|scope| {
         let mut ends = Vec::new();
         let mut sends = Vec::new();
-        for at in 0..count {
-            match scope.isend(world, &mine, VICTIM, at) {
+        for (at, bytes) in (0..).zip(&mine) {
+            match scope.isend(world, bytes, VICTIM, at) {
                 Ok(send) => sends.push(send),
                 Err(error) => ends.push(Err(error)),
             }
@@ -212,6 +267,6 @@ fn be_announced(world: &World, written: bool) {
             dead(end);
         }
     }
-    assert!(mine.iter().all(|&byte| byte == 7), "a message that was sent has changed");
-    until_dead(|| world.send(&mine, VICTIM, WORD));
+    assert!(mine.iter().flatten().all(|&byte| byte == 7), "a message that was sent has changed");
+    until_dead(|| world.send(&mine[0], VICTIM, WORD));
 }

@@ -11,7 +11,7 @@ use bowline::progress::timer_calls;
 
 use super::{HAMMER, ranks};
 
-/// Collectives by messages, where two threads could do without: each rank receives at least one block in a piece. Those that
+/// Collectives by messages, where threads could do without: each rank receives at least one block in a piece. Those that
 /// keep the order of operands serve operations that do not commute.
 const BY_MESSAGES: &[(&str, &str)] = &[
     ("BOWLINE_BARRIER", "dissemination"),
@@ -29,16 +29,18 @@ const BY_MESSAGES: &[(&str, &str)] = &[
 /// Elements of a block: 160 KB, which are offered, and could be copied by both sides.
 const LEN: usize = 20_000;
 
-/// The blocks of two ranks, the second one first.
-const BLOCKS: Partition<'static> = Partition::new(&[LEN, LEN], &[LEN, 0]);
+/// The blocks of four ranks, in descending order. Those of fewer ranks are the last ones.
+const COUNTS: &[usize] = &[LEN; 4];
+const PLACES: &[usize] = &[3 * LEN, 2 * LEN, LEN, 0];
 
-/// One of two ranks, and its memory.
+/// One of two ranks or more, and its memory.
 struct Side {
     world: World,
+    blocks: Partition<'static>,
     /// All ranks are neighbours of all.
     graph: Communicator,
     root: i32,
-    /// Two blocks each.
+    /// A block for each rank.
     out: Vec<u64>,
     into: Vec<u64>,
 }
@@ -56,38 +58,37 @@ const BLOCKING: &Calls = &[
     ("barrier", |s| s.world.barrier()),
     ("bcast", |s| s.world.bcast(&mut s.into, s.root)),
     ("gather", |s| s.world.gather(&s.out[..LEN], &mut s.into, s.root)),
-    ("gatherv", |s| s.world.gatherv(&s.out[..LEN], &mut s.into, BLOCKS, s.root)),
+    ("gatherv", |s| s.world.gatherv(&s.out[..LEN], &mut s.into, s.blocks, s.root)),
     ("scatter", |s| s.world.scatter(&s.out, &mut s.into[..LEN], s.root)),
-    ("scatterv", |s| s.world.scatterv(&s.out, BLOCKS, &mut s.into[..LEN], s.root)),
+    ("scatterv", |s| s.world.scatterv(&s.out, s.blocks, &mut s.into[..LEN], s.root)),
     ("allgather", |s| s.world.allgather(&s.out[..LEN], &mut s.into)),
-    ("allgatherv", |s| s.world.allgatherv(&s.out[..LEN], &mut s.into, BLOCKS)),
+    ("allgatherv", |s| s.world.allgatherv(&s.out[..LEN], &mut s.into, s.blocks)),
     ("alltoall", |s| s.world.alltoall(&s.out, &mut s.into)),
-    ("alltoallv", |s| s.world.alltoallv(&s.out, BLOCKS, &mut s.into, BLOCKS)),
+    ("alltoallv", |s| s.world.alltoallv(&s.out, s.blocks, &mut s.into, s.blocks)),
     ("alltoallw", |s| {
-        let (own, other) = s.into.split_at_mut(LEN);
-        s.world.alltoallw([s.out[..LEN].into(), s.out[LEN..].into()], [own.into(), other.into()])
+        let (out, into) = (s.out.chunks(LEN), s.into.chunks_mut(LEN));
+        s.world.alltoallw(out.map(Into::into), into.map(Into::into))
     }),
     ("reduce", |s| s.world.reduce(&s.out, &mut s.into, Sum, s.root)),
     ("reduce in order", |s| s.world.reduce(&s.out, &mut s.into, ordered(right), s.root)),
     ("allreduce", |s| s.world.allreduce(&s.out, &mut s.into, Max)),
     ("allreduce in order", |s| s.world.allreduce(&s.out, &mut s.into, ordered(right))),
     ("reduce_scatter_block", |s| s.world.reduce_scatter_block(&s.out, &mut s.into[..LEN], Sum)),
-    ("reduce_scatter", |s| s.world.reduce_scatter(&s.out, &mut s.into[..LEN], &[LEN, LEN], Sum)),
+    ("reduce_scatter", |s| {
+        s.world.reduce_scatter(&s.out, &mut s.into[..LEN], s.blocks.counts, Sum)
+    }),
     ("reduce_scatter in order", |s| {
-        s.world.reduce_scatter(&s.out, &mut s.into[..LEN], &[LEN, LEN], ordered(right))
+        s.world.reduce_scatter(&s.out, &mut s.into[..LEN], s.blocks.counts, ordered(right))
     }),
     ("scan", |s| s.world.scan(&s.out, &mut s.into, Sum)),
     ("exscan", |s| s.world.exscan(&s.out, &mut s.into, Sum)),
     ("neighbor_allgather", |s| s.graph.neighbor_allgather(&s.out[..LEN], &mut s.into)),
-    ("neighbor_allgatherv", |s| s.graph.neighbor_allgatherv(&s.out[..LEN], &mut s.into, BLOCKS)),
+    ("neighbor_allgatherv", |s| s.graph.neighbor_allgatherv(&s.out[..LEN], &mut s.into, s.blocks)),
     ("neighbor_alltoall", |s| s.graph.neighbor_alltoall(&s.out, &mut s.into)),
-    ("neighbor_alltoallv", |s| s.graph.neighbor_alltoallv(&s.out, BLOCKS, &mut s.into, BLOCKS)),
+    ("neighbor_alltoallv", |s| s.graph.neighbor_alltoallv(&s.out, s.blocks, &mut s.into, s.blocks)),
     ("neighbor_alltoallw", |s| {
-        let (own, other) = s.into.split_at_mut(LEN);
-        s.graph.neighbor_alltoallw(
-            [s.out[..LEN].into(), s.out[LEN..].into()],
-            [own.into(), other.into()],
-        )
+        let (out, into) = (s.out.chunks(LEN), s.into.chunks_mut(LEN));
+        s.graph.neighbor_alltoallw(out.map(Into::into), into.map(Into::into))
     }),
 ];
 
@@ -117,12 +118,12 @@ fn with_holes(start: *mut u64, count: usize) -> Data {
     Data { start: start.cast(), count, layout: Arc::new(layout) }
 }
 
-/// What a rank sends and receives: every other element of both of its blocks.
+/// What a rank sends and receives: every other element of two of its blocks.
 fn buffers_with_holes(side: &mut Side) -> (SendBuf, RecvBuf) {
     let (out, into) =
         (with_holes(side.out.as_mut_ptr(), LEN), with_holes(side.into.as_mut_ptr(), LEN));
-    // SAFETY: the elements and the holes are the whole vectors, which live longer than the calls that get these and are nobody
-    // else's meanwhile.
+    // SAFETY: the elements and the holes are the first two blocks of vectors that have two or more, which live longer than the
+    // calls that get these and are nobody else's meanwhile.
     let made = unsafe {
         (
             SendBuf::laid_out(out.start, out.layout, LEN),
@@ -132,12 +133,18 @@ fn buffers_with_holes(side: &mut Side) -> (SendBuf, RecvBuf) {
     (made.0.expect("it can be counted"), made.1.expect("it can be counted"))
 }
 
-/// Memory that is not in one piece: messages, and collectives on packed copies.
+/// The other rank of a pair.
+fn partner(side: &Side) -> i32 {
+    side.world.rank() ^ 1
+}
+
+/// Memory that is not in one piece: messages in pairs, and collectives on packed copies.
 const WITH_HOLES: &Calls = &[
     ("recv with holes", |s| {
         let (out, into) = buffers_with_holes(s);
-        let (me, other) = (s.world.rank(), 1 - s.world.rank());
-        if me == s.root {
+        let other = partner(s);
+        // With each root one of each pair.
+        if s.world.rank() % 2 == s.root % 2 {
             return s.world.send_buffer(out, other, 7, SendMode::Standard);
         }
         s.world.recv_buffer(into, other, 7).expect("the other rank lives");
@@ -145,14 +152,15 @@ const WITH_HOLES: &Calls = &[
     }),
     ("sendrecv with holes", |s| {
         let (out, into) = buffers_with_holes(s);
-        let other = 1 - s.world.rank();
+        let other = partner(s);
         let exchanged = s.world.exchange_buffers((out, other, 8), (into, other, 8));
         exchanged.expect("the other rank lives");
         Ok(())
     }),
     ("bcast with holes", |s| {
         let data = with_holes(s.into.as_mut_ptr(), LEN);
-        // SAFETY: the elements and the holes are both blocks of the vector, which nobody else uses for the call.
+        // SAFETY: the elements and the holes are the first two blocks of the vector, which has two or more; nobody else uses it
+        // for the call.
         unsafe { s.world.bcast_data(Now, data, s.root) }
     }),
     ("allgather with holes", |s| {
@@ -176,23 +184,25 @@ const IN_BACKGROUND: &Calls = &[
         s.world.scope(|o| o.igather(&s.world, &s.out[..LEN], &mut s.into, s.root)?.wait())
     }),
     ("igatherv", |s| {
-        s.world.scope(|o| o.igatherv(&s.world, &s.out[..LEN], &mut s.into, BLOCKS, s.root)?.wait())
+        s.world
+            .scope(|o| o.igatherv(&s.world, &s.out[..LEN], &mut s.into, s.blocks, s.root)?.wait())
     }),
     ("iscatter", |s| {
         s.world.scope(|o| o.iscatter(&s.world, &s.out, &mut s.into[..LEN], s.root)?.wait())
     }),
     ("iscatterv", |s| {
-        s.world.scope(|o| o.iscatterv(&s.world, &s.out, BLOCKS, &mut s.into[..LEN], s.root)?.wait())
+        s.world
+            .scope(|o| o.iscatterv(&s.world, &s.out, s.blocks, &mut s.into[..LEN], s.root)?.wait())
     }),
     ("iallgather", |s| {
         s.world.scope(|o| o.iallgather(&s.world, &s.out[..LEN], &mut s.into)?.wait())
     }),
     ("iallgatherv", |s| {
-        s.world.scope(|o| o.iallgatherv(&s.world, &s.out[..LEN], &mut s.into, BLOCKS)?.wait())
+        s.world.scope(|o| o.iallgatherv(&s.world, &s.out[..LEN], &mut s.into, s.blocks)?.wait())
     }),
     ("ialltoall", |s| s.world.scope(|o| o.ialltoall(&s.world, &s.out, &mut s.into)?.wait())),
     ("ialltoallv", |s| {
-        s.world.scope(|o| o.ialltoallv(&s.world, &s.out, BLOCKS, &mut s.into, BLOCKS)?.wait())
+        s.world.scope(|o| o.ialltoallv(&s.world, &s.out, s.blocks, &mut s.into, s.blocks)?.wait())
     }),
     ("ireduce", |s| {
         s.world.scope(|o| o.ireduce(&s.world, &s.out, &mut s.into, Sum, s.root)?.wait())
@@ -204,7 +214,7 @@ const IN_BACKGROUND: &Calls = &[
     }),
     ("ireduce_scatter", |s| {
         let into = &mut s.into[..LEN];
-        s.world.scope(|o| o.ireduce_scatter(&s.world, &s.out, into, &[LEN, LEN], Sum)?.wait())
+        s.world.scope(|o| o.ireduce_scatter(&s.world, &s.out, into, s.blocks.counts, Sum)?.wait())
     }),
     ("iscan", |s| s.world.scope(|o| o.iscan(&s.world, &s.out, &mut s.into, Sum)?.wait())),
     ("iexscan", |s| s.world.scope(|o| o.iexscan(&s.world, &s.out, &mut s.into, Sum)?.wait())),
@@ -218,36 +228,39 @@ const IN_BACKGROUND: &Calls = &[
     }),
 ];
 
-/// Runs each of `calls` with either root, again up to `times` while no timer is set for it. Those for which one was, and those
-/// for which none was.
+/// Runs each of `calls` among `n` ranks with each root, again up to `times` while no timer is set for it. Those for which one
+/// was, and those for which none was.
 fn timers_of(
+    n: usize,
     lane: &[(&'static str, &'static str)],
     calls: &'static [&'static Calls],
     times: u32,
 ) -> [Vec<&'static str>; 2] {
     let found = Arc::new(Mutex::new([Vec::new(), Vec::new()]));
     let noted = Arc::clone(&found);
-    ranks(2, &[HAMMER, BY_MESSAGES, lane].concat(), move |world| {
-        let all = [0, 1];
+    ranks(n, &[HAMMER, BY_MESSAGES, lane].concat(), move |world| {
+        let all: Vec<i32> = (0..world.size()).collect();
         let graph = world.dist_graph_create_adjacent((&all, None), (&all, None), false);
-        let graph = graph.expect("both ranks live");
-        let (out, into) = (vec![world.rank() as u64; 2 * LEN], vec![0; 2 * LEN]);
-        let mut side = Side { world, graph, root: 0, out, into };
+        let graph = graph.expect("all ranks live");
+        let (out, into) = (vec![world.rank() as u64; n * LEN], vec![0; n * LEN]);
+        let counts = &COUNTS[COUNTS.len() - n..];
+        let blocks = Partition::new(counts, &PLACES[PLACES.len() - n..]);
+        let mut side = Side { world, blocks, graph, root: 0, out, into };
         for (name, call) in calls.iter().copied().flatten() {
             let mut is_set = false;
             for _ in 0..times {
                 // Between barriers, which set none: what is counted is of this call alone.
-                side.world.barrier().expect("both ranks live");
+                side.world.barrier().expect("all ranks live");
                 let before = timer_calls();
-                for root in all {
+                for &root in &all {
                     side.root = root;
                     call(&mut side).unwrap_or_else(|error| panic!("{name}: {error}"));
                 }
-                side.world.barrier().expect("both ranks live");
+                side.world.barrier().expect("all ranks live");
                 let more = [timer_calls() - before];
                 let mut most = [0];
-                // Both ranks go on in the same way.
-                side.world.allreduce(&more, &mut most, Max).expect("both ranks live");
+                // All ranks go on in the same way.
+                side.world.allreduce(&more, &mut most, Max).expect("all ranks live");
                 is_set = most[0] > 0;
                 if is_set {
                     break;
@@ -264,22 +277,35 @@ fn timers_of(
 
 const OVER_SOCKETS: (&str, &str) = ("BOWLINE_TRANSPORTS", "self,tcp");
 
+/// No call of `n` ranks sets a timer that is blocking.
+fn none_of_the_blocking(n: usize, lane: (&'static str, &'static str)) {
+    let [set, not_set] = timers_of(n, &[lane], &[BLOCKING, IN_PLACE, WITH_HOLES], 1);
+    assert_eq!(set, [""; 0], "{lane:?}: calls that have set a timer");
+    assert_eq!(not_set.len(), BLOCKING.len() + IN_PLACE.len() + WITH_HOLES.len(), "{lane:?}");
+}
+
 /// A blocking call makes progress itself: neither handlers are asked to poll for it, nor the thread for sockets.
 #[test]
 fn no_blocking_collective_sets_a_timer() {
     for lane in [("BOWLINE_TRANSPORTS", "self,shm"), OVER_SOCKETS] {
-        let [set, not_set] = timers_of(&[lane], &[BLOCKING, IN_PLACE, WITH_HOLES], 1);
-        assert_eq!(set, [""; 0], "{lane:?}: calls that have set a timer");
-        assert_eq!(not_set.len(), BLOCKING.len() + IN_PLACE.len() + WITH_HOLES.len(), "{lane:?}");
+        none_of_the_blocking(2, lane);
     }
+}
+
+/// Nor does one of several stages, between which the thread for sockets could be called.
+#[test]
+fn no_blocking_collective_of_several_stages_sets_a_timer() {
+    none_of_the_blocking(4, OVER_SOCKETS);
 }
 
 /// Where processors copy, the next stage waits for a call in any case. Over sockets a thread moves the stage under way: so that
 /// messages of these collectives, which are those of the blocking ones, are long enough for a timer.
 #[test]
 fn collectives_in_the_background_set_timers_where_a_thread_serves_their_lane() {
-    let [set, _] = timers_of(&[("BOWLINE_TRANSPORTS", "self,shm")], &[IN_BACKGROUND], 1);
+    let [set, _] = timers_of(2, &[("BOWLINE_TRANSPORTS", "self,shm")], &[IN_BACKGROUND], 1);
     assert_eq!(set, [""; 0], "collectives that have set a timer where processors copy");
-    let [_, not_set] = timers_of(&[OVER_SOCKETS], &[IN_BACKGROUND], 200);
-    assert_eq!(not_set, [""; 0], "collectives that no thread is called for");
+    for n in [2, 4] {
+        let [_, not_set] = timers_of(n, &[OVER_SOCKETS], &[IN_BACKGROUND], 200);
+        assert_eq!(not_set, [""; 0], "collectives of {n} ranks that no thread is called for");
+    }
 }

@@ -4,10 +4,11 @@
 //!
 //! What is compared is measured once in each round, every round begins with another one, and a figure is the median
 //! over the rounds of the medians within; a quotient is the median of the quotients within a round. Times depend
-//! on the machine and never fail a run.
+//! on the machine and never fail a run. Whether messages were announced does not, and is counted.
 
 mod latency;
 mod programs;
+mod report;
 
 use std::path::PathBuf;
 

@@ -1,4 +1,8 @@
-//! Messages between two ranks beside puts, by `bowline perf`: one way, and in windows.
+//! Messages between two ranks beside puts, by `bowline perf`: one way, and in windows. Each job reports its protocols, so
+//! that figures of announced messages are known to be such.
+
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{Findings, Manner, Options, median};
+use super::{Findings, Manner, Options, median, report};
 use crate::workspace::Workspace;
 use crate::{guest, needs};
 
@@ -159,10 +163,25 @@ pub(super) struct Row {
     receiver_initiated_by_put: f64,
     /// MB/s of receiver-initiated messages.
     receiver_initiated_mb_per_s: f64,
+    /// Of the messages of the receiver-initiated job, all sizes together, those that were announced: the least of the rounds.
+    announced_share: f64,
     published_by_put: Option<f64>,
     /// Times where messages go one way, rates in windows.
     published: Published,
     goal: f64,
+}
+
+impl Row {
+    /// What is shown of the goal.
+    const fn verdict(&self) -> &'static str {
+        if !report::is_announced(self.announced_share) {
+            "  [not announced]"
+        } else if !self.windows && self.receiver_initiated_by_put > self.goal {
+            "  [missed]"
+        } else {
+            ""
+        }
+    }
 }
 
 /// Measures over all networks that are wanted.
@@ -188,20 +207,21 @@ pub(super) fn measure(
             Network::Guest => in_guest(workspace, rounds),
             _ => here(&command, network, options.quick, rounds),
         };
-        match said.and_then(|said| rows(network, &said)) {
-            Ok(rows) => {
-                show(network, &rows);
-                println!("{OTHERWISE}{}", if network == Network::Guest { IN_GUEST } else { "" });
-                findings.transfers.extend(rows);
-            }
+        let said = match said {
+            Ok(said) => said,
             // The ones that every machine has must not fail.
             Err(error) if matches!(network, Network::Ofi | Network::Guest) => {
                 let why = format!("{error:#}");
                 let last = why.lines().last().unwrap_or_default();
                 findings.missing.push(format!("{}: {last}", network.name()));
+                continue;
             }
             Err(error) => return Err(error),
-        }
+        };
+        let rows = rows(network, &said).with_context(|| format!("over {}", network.name()))?;
+        show(network, &rows);
+        println!("{OTHERWISE}{}", if network == Network::Guest { IN_GUEST } else { "" });
+        findings.transfers.extend(rows);
     }
     Ok(())
 }
@@ -228,20 +248,32 @@ fn ordered(round: usize) -> [Run; 6] {
     runs
 }
 
-/// What the runs have printed, by round.
-type Said = Vec<Vec<(Run, String)>>;
+/// A run, what it has printed, and what its job has reported.
+#[derive(Clone, Debug)]
+struct Ran {
+    run: Run,
+    figures: String,
+    report: String,
+}
+
+/// By round.
+type Said = Vec<Vec<Ran>>;
 
 fn here(command: &Path, network: Network, quick: bool, rounds: usize) -> Result<Said> {
     let iterations = if quick { [2000, 60] } else { [8000, 400] };
-    let run = |run: Run| -> Result<(Run, String)> {
+    let run = |run: Run| -> Result<Ran> {
+        let report = tempfile::NamedTempFile::new().context("cannot make a file for a report")?;
         let output = Command::new(command)
             .args(run.arguments(network, iterations))
             .envs(run.settings().iter().copied())
+            .env("BOWLINE_REPORT", report.path())
             .output()
             .with_context(|| format!("cannot start {}", command.display()))?;
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{} fails: {}", run.test(), error.trim());
-        Ok((run, String::from_utf8_lossy(&output.stdout).into_owned()))
+        let figures = String::from_utf8_lossy(&output.stdout).into_owned();
+        let report = std::fs::read_to_string(report.path()).context("cannot read a report")?;
+        Ok(Ran { run, figures, report })
     };
     (0..rounds).map(|round| ordered(round).into_iter().map(run).collect()).collect()
 }
@@ -255,7 +287,8 @@ fn in_guest(workspace: &Workspace, rounds: usize) -> Result<Said> {
     };
     let commands: Vec<_> = runs.iter().map(command).collect();
     let said = guest::mpin::figures(workspace, &commands)?;
-    let all: Vec<(Run, String)> = runs.into_iter().zip(said).collect();
+    let ran = |(run, [figures, report]): (Run, [String; 2])| Ran { run, figures, report };
+    let all: Vec<Ran> = runs.into_iter().zip(said).map(ran).collect();
     Ok(all.chunks(RUNS.len()).map(<[_]>::to_vec).collect())
 }
 
@@ -271,17 +304,38 @@ fn times(run: Run, said: &str) -> Result<Vec<f64>> {
     Ok(figures.into_iter().map(|figure| figure.median_ns).collect())
 }
 
+/// The least share of announced messages of the rounds, where they are receiver-initiated.
+///
+/// # Errors
+/// When eager messages were announced, or a report is damaged.
+fn announced_share(said: &Said, windows: bool) -> Result<f64> {
+    let mut least = 1.0;
+    for Ran { run, report, .. } in said.iter().flatten().filter(|ran| ran.run.windows == windows) {
+        let of = |manner: &str| format!("{} of {manner} messages", run.test());
+        match run.manner {
+            None => {}
+            Some(Manner::Eager) => report::check_eager(report).with_context(|| of("eager"))?,
+            Some(Manner::ReceiverInitiated | Manner::Flags) => {
+                let sent = report::Sent::of(report).with_context(|| of("receiver-initiated"))?;
+                least = f64::min(least, sent.announced_share());
+            }
+        }
+    }
+    Ok(least)
+}
+
 fn rows(network: Network, said: &Said) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for windows in [false, true] {
+        let announced_share = announced_share(said, windows)?;
         // By round: times of puts, eager and receiver-initiated messages, by size.
         let mut rounds = Vec::new();
         for round in said {
             let of = |manner: Option<Manner>| {
                 let wanted = Run { manner, windows };
-                let found = round.iter().find(|(run, _)| *run == wanted);
-                let (run, said) = found.context("a round lacks a run")?;
-                times(*run, said)
+                let found = round.iter().find(|ran| ran.run == wanted);
+                let ran = found.context("a round lacks a run")?;
+                times(ran.run, &ran.figures)
             };
             let manners = [None, Some(Manner::Eager), Some(Manner::ReceiverInitiated)];
             rounds.push([of(manners[0])?, of(manners[1])?, of(manners[2])?]);
@@ -302,6 +356,7 @@ fn rows(network: Network, said: &Said) -> Result<Vec<Row>> {
                 eager_by_put: by_put(1),
                 receiver_initiated_by_put: by_put(2),
                 receiver_initiated_mb_per_s: bytes as f64 * 1e3 / time(2),
+                announced_share,
                 published_by_put: published.by_put().filter(|_| !windows),
                 published,
                 goal: GOAL,
@@ -313,8 +368,9 @@ fn rows(network: Network, said: &Said) -> Result<Vec<Row>> {
 
 fn show(network: Network, rows: &[Row]) {
     for windows in [false, true] {
-        let what = if windows { "in windows, one message of many" } else { "one way" };
-        println!("messages beside puts over {}, {what}", network.name());
+        let what = if windows { "in windows" } else { "one way" };
+        let more = if windows { ", one message of many" } else { "" };
+        println!("messages beside puts over {}, {what}{more}", network.name());
         let unit = if windows { "MB/s" } else { "us" };
         println!(
             "{:>6} {:>10} {:>10} {:>10} {:>8} {:>8} {:>11} {:>10} {:>12} {:>12}",
@@ -329,9 +385,9 @@ fn show(network: Network, rows: &[Row]) {
             format!("MPIN {unit}"),
             format!("LAM {unit}"),
         );
-        for row in rows.iter().filter(|row| row.windows == windows) {
+        let rows = || rows.iter().filter(|row| row.windows == windows);
+        for row in rows() {
             let by_put = row.published_by_put.map_or(String::from("-"), |by| format!("{by:.2}"));
-            let missed = !windows && row.receiver_initiated_by_put > row.goal;
             let Published { mpin_us, lam_us, mpin_mb_per_s, lam_mb_per_s, .. } = row.published;
             let (mpin, lam) =
                 if windows { (mpin_mb_per_s, lam_mb_per_s) } else { (mpin_us, lam_us) };
@@ -344,62 +400,11 @@ fn show(network: Network, rows: &[Row]) {
                 row.eager_by_put,
                 row.receiver_initiated_by_put,
                 row.receiver_initiated_mb_per_s,
-                if missed { "  [missed]" } else { "" }
+                row.verdict()
             );
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn said(run: Run, ns: f64) -> (Run, String) {
-        let figure = |size: u64| format!(r#"{{"size":{size},"median_ns":{ns},"test":"x"}}"#);
-        (run, format!("[{}]", run.sizes().map(figure).join(",")))
-    }
-
-    /// The published rates are those of the published times, but for rounding.
-    #[test]
-    fn published_figures_agree_with_each_other() {
-        assert_eq!(PUBLISHED.map(|published| published.bytes), SIZES);
-        for Published { bytes, mpin_us, lam_us, mpin_mb_per_s, lam_mb_per_s, .. } in PUBLISHED {
-            for (us, mb_per_s) in [(mpin_us, mpin_mb_per_s), (lam_us, lam_mb_per_s)] {
-                let most = bytes as f64 / us;
-                assert!((most - mb_per_s).abs() < most * 0.2, "{bytes} bytes: {most}, {mb_per_s}");
-            }
+        if let Some(row) = rows().next() {
+            print!("{}", report::lines(row.announced_share, what));
         }
-    }
-
-    #[test]
-    fn quotients_are_taken_within_a_round() {
-        // In the second round everything takes ten times as long.
-        let round = |times: f64| -> Vec<_> {
-            let ns = |run: Run| match run.manner {
-                None => 100.0 * times,
-                Some(Manner::Eager) => 150.0 * times,
-                Some(Manner::ReceiverInitiated | Manner::Flags) => 225.0 * times,
-            };
-            RUNS.into_iter().map(|run| said(run, ns(run))).collect()
-        };
-        let rows = rows(Network::Shm, &vec![round(1.0), round(10.0), round(1.0)]).unwrap();
-        assert_eq!(rows.len(), 2 * SIZES.len());
-        for row in &rows {
-            assert_eq!((row.eager_by_put, row.receiver_initiated_by_put), (1.5, 2.25));
-            assert_eq!((row.put_ns, row.eager_ns), (100.0, 150.0));
-        }
-        let published = rows[0].published_by_put.unwrap();
-        assert!((published - 2.25).abs() < 0.01, "{published}");
-        assert_eq!(rows[SIZES.len()].published_by_put, None, "that is of one message");
-    }
-
-    #[test]
-    fn a_put_has_at_least_a_word_and_other_sizes_are_refused() {
-        let put = RUNS[0];
-        assert_eq!(put.sizes()[..2], [8, 64]);
-        assert_eq!(RUNS[1].sizes(), SIZES);
-        let (_, other) = said(RUNS[1], 1.0);
-        assert!(times(put, &other).is_err());
-        assert!(times(put, "nothing").is_err());
     }
 }

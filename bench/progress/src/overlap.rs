@@ -112,6 +112,14 @@ impl Total {
     }
 }
 
+/// Rounds before those that are measured.
+const BEFORE: usize = 5;
+
+/// Messages of each size in [`totals`].
+pub(crate) const fn messages(count: usize) -> usize {
+    count + BEFORE
+}
+
 /// Medians of this side's total, by size. `work` is the computation.
 pub(crate) fn totals(
     world: &World,
@@ -124,12 +132,12 @@ pub(crate) fn totals(
     for &size in sizes {
         let mut buffer = vec![1u8; size];
         let mut rounds = Vec::new();
-        for _ in 0..count + 5 {
+        for _ in 0..messages(count) {
             let without = without(world, plan, work)?;
             let [with, posting, computing, waiting] = once(world, plan, work, &mut buffer)?;
             rounds.push(Total { with, without, parts: [posting, computing, waiting] });
         }
-        all.push(Total::median(rounds.split_off(5)));
+        all.push(Total::median(rounds.split_off(BEFORE)));
     }
     Ok(all)
 }

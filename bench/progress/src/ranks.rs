@@ -2,7 +2,7 @@
 //! one of the modes; and what a rank computes.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
@@ -15,7 +15,7 @@ use bowline_base::job::{JobMemory, JobSpec};
 use bowline_bench::{DelayedNetwork, RelayOptions};
 use bowline_receive_queue::with_messages;
 use bowline_shm::{ShmIface, ShmOptions};
-use bowline_ucp::{Worker, WorkerParts};
+use bowline_ucp::{Counters, Worker, WorkerParts};
 use bowline_uct::Iface;
 use rustix::io::Errno;
 use rustix::thread::{ClockId, CpuSet, Timespec, clock_nanosleep_absolute};
@@ -174,11 +174,23 @@ pub(crate) fn run<R: Send>(
 /// The same with some settings more, and each rank on a host of its own where there is a network of them.
 pub(crate) fn run_with<R: Send>(
     ranks: u32,
-    (lane, network): (Lane, Option<&DelayedNetwork>),
+    places: (Lane, Option<&DelayedNetwork>),
     mode: &str,
     more: &[(&'static str, &str)],
     body: impl Fn(&World) -> Result<R> + Sync,
 ) -> Result<Vec<R>> {
+    let counted = run_counted(ranks, places, mode, more, body)?;
+    Ok(counted.into_iter().map(|(result, _)| result).collect())
+}
+
+/// The same, and what the worker of each rank has counted in all.
+pub(crate) fn run_counted<R: Send>(
+    ranks: u32,
+    (lane, network): (Lane, Option<&DelayedNetwork>),
+    mode: &str,
+    more: &[(&'static str, &str)],
+    body: impl Fn(&World) -> Result<R> + Sync,
+) -> Result<Vec<(R, Counters)>> {
     let mut settings = vec![("BOWLINE_PROGRESS", mode), ("BOWLINE_RNDV_THRESHOLD", THRESHOLD)];
     settings.extend_from_slice(more);
     if mode == ALONE {
@@ -232,15 +244,18 @@ pub(crate) fn run_with<R: Send>(
                     if let Some(network) = network {
                         network.enter(rank as usize)?;
                     }
-                    let world = join(rank, ranks, lane, &own_config(rank)?, addresses, job)?;
+                    let (world, counted) =
+                        join(rank, ranks, lane, &own_config(rank)?, addresses, job)?;
                     world.barrier()?;
                     let result = body(&world)?;
                     world.barrier()?;
-                    Ok(result)
+                    drop(world);
+                    let counters = counted.try_recv().context("a worker has not ended")?;
+                    Ok((result, counters))
                 })
             })
             .collect();
-        let ended = |thread: std::thread::ScopedJoinHandle<'_, Result<R>>| {
+        let ended = |thread: std::thread::ScopedJoinHandle<'_, Result<(R, Counters)>>| {
             thread.join().unwrap_or_else(|_| Err(anyhow!("a rank has panicked")))
         };
         threads.into_iter().map(ended).collect()
@@ -263,6 +278,7 @@ fn devices() -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// A rank, and where its worker leaves what it has counted when the world is dropped.
 fn join(
     rank: u32,
     size: u32,
@@ -270,7 +286,7 @@ fn join(
     config: &Config,
     addresses: &Arc<Addresses>,
     job: &JobMemory,
-) -> Result<World> {
+) -> Result<(World, mpsc::Receiver<Counters>)> {
     let shared = size as usize > bowline::wait::processors();
     job.attach(rank)?;
     let waiter = SystemWaiter::new(config);
@@ -313,6 +329,11 @@ fn join(
             worker
         }
     };
+    let (counts, counted) = mpsc::channel();
+    worker.at_end(Box::new(move |counters, _| {
+        // Nobody receives where the rank has failed.
+        let _ = counts.send(counters.clone());
+    }));
     addresses.publish(rank, worker.address());
     let directory = Box::new(Book(Arc::clone(addresses)));
     let node_id = job.node_id();
@@ -326,7 +347,8 @@ fn join(
         collectives: CollOptions::from_config(config)?,
         finalizer: None,
     };
-    World::from_parts(parts).context("cannot make the world")
+    let world = World::from_parts(parts).context("cannot make the world")?;
+    Ok((world, counted))
 }
 
 fn bind(rank: usize) {

@@ -1,5 +1,5 @@
-//! What a rank's worker did, shown at its end: which protocol carried how many messages. Nothing is counted
-//! for it that is not counted anyway.
+//! What a rank's worker did, shown at its end: which protocol carried how many messages, and how often matching has
+//! grown an index. Nothing is counted for it that is not counted anyway.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -13,7 +13,7 @@ use crate::error::StackError;
 bowline_base::settings! {
     /// Settings of reports.
     pub const SETTINGS = [
-        /// Where each rank says at its end which protocol carried how many of its messages and one-sided operations: stderr, or a file to append to. Empty: nowhere.
+        /// Where each rank says at its end which protocol carried how many of its messages and one-sided operations, and how often matching has grown an index: stderr, or a file to append to. Empty: nowhere.
         pub REPORT: String = Setting::<String>::text("BOWLINE_REPORT", "")
             .cost("a few lines of each rank, at its end")
             .change("to see whether what `bowline explain` predicts is what a program uses");
@@ -48,17 +48,17 @@ pub(crate) fn attend(worker: &Worker, rank: u32, config: &Config) {
 }
 
 /// A line for each protocol that carried something: the rank, the side that counts, the protocol, how
-/// many.
+/// many; and one for the indexes that matching has grown, where it has.
 fn text(rank: u32, counters: &Counters) -> String {
-    let used = counters.protocols();
-    if used.is_empty() {
-        return format!("rank {rank:<6} nothing\n");
-    }
+    let used = counters.protocols().into_iter().map(|line| (line.side, line.protocol, line.count));
+    let grown = Some(("matching", "index", counters.index_grown)).filter(|grown| grown.2 > 0);
     let mut text = String::new();
-    for line in used {
-        let (side, protocol, count) = (line.side, line.protocol, line.count);
+    for (side, what, count) in used.chain(grown) {
         // Writing to a string does not fail.
-        let _ = writeln!(text, "rank {rank:<6} {side:<10} {protocol:<14} {count}");
+        let _ = writeln!(text, "rank {rank:<6} {side:<10} {what:<14} {count}");
+    }
+    if text.is_empty() {
+        return format!("rank {rank:<6} nothing\n");
     }
     text
 }
@@ -117,6 +117,7 @@ mod tests {
             mapped: 2,
             shared: 1,
             atomics: 9,
+            index_grown: 5,
             ..Counters::default()
         };
         let expected = "rank 3      sent       eager/short    5\n\
@@ -124,7 +125,8 @@ mod tests {
                         rank 3      received   rndv/get       4\n\
                         rank 3      received   rndv/shared    1\n\
                         rank 3      received   rndv/mapped    2\n\
-                        rank 3      one-sided  atomic/native  9\n";
+                        rank 3      one-sided  atomic/native  9\n\
+                        rank 3      matching   index          5\n";
         assert_eq!(text(3, &counters), expected);
         assert_eq!(text(0, &Counters::default()), "rank 0      nothing\n");
     }

@@ -152,6 +152,11 @@ impl Engine {
         self.protocols = protocols;
     }
 
+    /// What was counted so far.
+    pub(crate) fn counted(&mut self) -> Counters {
+        Counters { index_grown: self.spaces.growths(), ..self.counters.clone() }
+    }
+
     /// Whose messages come from `source` on `lane`.
     #[inline]
     pub(crate) fn peer_of(&self, lane: usize, source: Source) -> PeerIndex {

@@ -139,7 +139,7 @@ impl Space {
     #[cold]
     pub(crate) fn drain_unexpected(&mut self, waiting: &mut Vec<u64>) {
         self.engine.unexpected_values(waiting);
-        self.engine = Engine::new(self.engine.kind(), self.options.ranks);
+        self.engine = self.engine.renewed(self.options.ranks);
     }
 
     /// The failed member for which a receive from `source` cannot be posted, if any.
@@ -178,6 +178,8 @@ pub(crate) struct Spaces {
     /// Spaces that exist because of a message and that nobody has opened.
     early: HashMap<u32, Box<Space>>,
     single: Single,
+    /// How many times the engines of those that are gone have grown.
+    growths: u64,
 }
 
 /// The piece of a number, if the table has it, and the place in it.
@@ -195,7 +197,7 @@ impl Spaces {
     /// The same, with the place of a receive that is posted alone.
     #[inline(always)]
     pub(crate) fn space_and_single(&mut self, id: u32) -> Option<(&mut Space, &mut Single)> {
-        let Self { dense, pieces, beyond, early, single } = self;
+        let Self { dense, pieces, beyond, early, single, .. } = self;
         let space = match dense.get_mut(id as usize) {
             Some(Some(space)) => space,
             _ => elsewhere(pieces, beyond, early, id)?,
@@ -298,7 +300,14 @@ impl Spaces {
         } else {
             self.beyond.remove(&id)
         };
-        opened.or_else(|| self.early.remove(&id))
+        let removed = opened.or_else(|| self.early.remove(&id));
+        self.growths += removed.as_ref().map_or(0, |space| space.engine.growths());
+        removed
+    }
+
+    /// How many times matching engines have grown, with those of spaces that are gone.
+    pub(crate) fn growths(&mut self) -> u64 {
+        self.growths + self.iter_mut().map(|(_, space)| space.engine.growths()).sum::<u64>()
     }
 
     fn take_of_piece(&mut self, at: usize, index: usize) -> Option<Box<Space>> {
@@ -329,7 +338,12 @@ impl Spaces {
 
     /// Drops those of them in which nothing waits any more.
     pub(crate) fn drop_unopened(&mut self) {
-        self.early.retain(|_, space| space.engine.unexpected_len() > 0);
+        let growths = &mut self.growths;
+        self.early.retain(|_, space| {
+            let waits = space.engine.unexpected_len() > 0;
+            *growths += if waits { 0 } else { space.engine.growths() };
+            waits
+        });
     }
 
     /// All of them, and their numbers.

@@ -349,7 +349,7 @@ impl Worker {
 
     /// What was counted so far.
     pub fn counters(&self) -> Counters {
-        self.inner.borrow().engine.counters.clone()
+        self.inner.borrow_mut().engine.counted()
     }
 
     /// How often the worker slept.

@@ -47,12 +47,13 @@ pub(crate) struct Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(report) = self.at_end.0.take() {
+            let counters = self.engine.counted();
             let peers = 0..self.engine.peers.len() as u32;
             let of = |index: u32| {
                 let rank = self.engine.peers[index as usize].address.rank;
                 self.engine.estimates(index).into_iter().map(move |estimate| (rank, estimate))
             };
-            report(&self.engine.counters, &peers.flat_map(of).collect::<Vec<_>>());
+            report(&counters, &peers.flat_map(of).collect::<Vec<_>>());
         }
         self.leak_written_buffers();
     }

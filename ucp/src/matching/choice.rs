@@ -106,6 +106,12 @@ impl Engine {
         Self { grown, kind }
     }
 
+    /// An empty engine in its place, which has grown as many times.
+    pub(crate) fn renewed(&self, ranks: u32) -> Self {
+        let Self { grown, kind } = Self::new(self.kind, ranks);
+        Self { grown: grown.grown_before(self.growths() as u32), kind }
+    }
+
     /// Whether a receive can be posted without a search: no message waits, and there is no index.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {

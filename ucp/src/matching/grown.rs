@@ -188,6 +188,11 @@ impl<B: Grows, C: Count> Grown<B, C> {
         self.list.held() + self.index.as_ref().map_or(0, |index| index.held())
     }
 
+    /// The same, which has grown so many times before.
+    pub(super) fn grown_before(self, growths: u32) -> Self {
+        Self { growths, ..self }
+    }
+
     /// How many times it has grown.
     pub const fn growths(&self) -> u64 {
         self.growths as u64

@@ -35,6 +35,37 @@ fn spaces_are_found_wherever_their_numbers_are() {
     assert_eq!(spaces.iter_mut().count(), 0);
 }
 
+/// What a space has counted stays counted when its messages are dropped, and when it is closed or was never opened.
+#[test]
+fn growths_of_spaces_that_are_gone_count() {
+    let mut spaces = Spaces::default();
+    let grow = |spaces: &mut Spaces, id| {
+        let space = spaces.make(id);
+        space.engine = Engine::new(EngineKind::Hashed, 4);
+        (0..100).for_each(|tag| space.engine.add_unexpected(1, tag, tag));
+        let spec = MatchSpec { space: id, source: Some(1), tag: 99, tag_mask: u64::MAX };
+        assert_eq!(space.engine.take_unexpected(&spec.want()), Some(99));
+        assert_eq!(space.engine.growths(), 1);
+    };
+    let ids = [0, DENSE + 5, u32::MAX];
+    for (id, before) in ids.into_iter().zip(0..) {
+        assert!(spaces.open(id).is_some());
+        grow(&mut spaces, id);
+        assert_eq!(spaces.growths(), before + 1);
+    }
+    let mut waiting = Vec::new();
+    spaces.get_mut(ids[1]).unwrap().drain_unexpected(&mut waiting);
+    assert_eq!((waiting.len(), spaces.growths()), (99, 3));
+    grow(&mut spaces, 9);
+    for tag in 0..99 {
+        spaces.get_mut(9).unwrap().engine.remove_unexpected(1, tag, &mut |_| true);
+    }
+    spaces.drop_unopened();
+    assert_eq!((spaces.unopened(), spaces.growths()), (0, 4));
+    ids.map(|id| assert!(spaces.remove(id).is_some()));
+    assert_eq!((spaces.iter_mut().count(), spaces.growths()), (0, 4));
+}
+
 #[test]
 fn a_space_is_three_lines() {
     assert_eq!(size_of::<Space>(), 3 * 64);

@@ -35,6 +35,8 @@ bowline_base::counters! {
         matched,
         /// Arrivals that had to wait for a receive.
         unexpected,
+        /// Times that the matching engine of a space has grown its index, of spaces that are closed too.
+        index_grown,
         /// Rendezvous messages fetched from the sender's memory.
         fetched,
         /// Those of them that were copied from memory that both map.

@@ -1,6 +1,9 @@
 //! The choice against machines whose prices are known.
 
+use proptest::prelude::{Just, Strategy};
+
 use super::prevailing::Prevailing;
+use super::trial::CONFIRM;
 use super::*;
 
 /// Nobody knows anything before.
@@ -263,26 +266,37 @@ fn a_means_that_cannot_come_keeps_no_other_from_its_trial() {
     assert_eq!(choice.estimates[1].count, 0);
 }
 
+/// Prices of so many means, and the same in another order, as they are after a change of the machine.
+fn changing_prices(
+    of: std::ops::Range<u64>,
+    means: std::ops::RangeInclusive<usize>,
+) -> impl Strategy<Value = (Vec<u64>, Vec<u64>)> {
+    let prices = proptest::collection::vec(of, means);
+    prices.prop_flat_map(|prices| (Just(prices.clone()), Just(prices).prop_shuffle()))
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
 
     /// Rule 1, at every message and from the first one on: what trials took longer than the best means that was known would
-    /// have is a fiftieth of all time and one message more, whatever the means cost, whatever disturbs them, and whatever other
-    /// peers are said to have found.
+    /// have is a fiftieth of all time and one message more, whatever the means cost, whatever disturbs them, whatever other
+    /// peers are said to have found, and at whichever message all prices change.
     #[test]
     fn trials_take_a_fiftieth_of_the_time_and_one_message(
-        prices in proptest::collection::vec(20u64..4000, 2..=MEANS),
+        (first, then) in changing_prices(20..4000, 2..=MEANS),
         messages in 1usize..4_000,
+        change in 0u64..4_000,
         class in 0u32..CLASSES as u32,
         disturbed in 0u64..100,
         seed in 0u64..1000,
         better in proptest::option::of(0u8..MEANS as u8),
     ) {
         let bytes = 1u64 << (FIRST + class);
-        let able = (1u8 << prices.len()) - 1;
+        let able = (1u8 << first.len()) - 1;
         let mut choice = Choice::NEW;
         let (mut total, mut regret, mut most) = (0, 0, 0);
         for message in 0..messages as u64 {
+            let prices = if message < change { &first } else { &then };
             let means = choice.wanted().unwrap_or(0);
             let jitter = message.wrapping_mul(seed).wrapping_mul(0x9e37_79b9) % (bytes * disturbed / 100 + 1);
             let time = prices[usize::from(means)] * bytes / 1000 + jitter;
@@ -293,7 +307,34 @@ proptest::proptest! {
             }
             choice.note(means, able, bytes, time, (false, &NO_GUESS, better));
             total += time;
-            proptest::prop_assert!(regret <= total / SHARE + most, "{prices:?}, message {message}: {regret} of {total}");
+            proptest::prop_assert!(regret <= total / SHARE + most, "{first:?}, {then:?} from {change} on, message {message}: {regret} of {total}");
+        }
+    }
+
+    /// The same by what the means in use would have taken in fact. It differs where all prices change during a trial, which is charged by
+    /// those that were known: by its messages at most.
+    #[test]
+    fn a_change_in_a_trial_is_charged_by_the_prices_before(
+        (first, then) in changing_prices(20..4000, 2..=MEANS),
+        messages in 1usize..4_000,
+        change in 0u64..1_000,
+    ) {
+        let (bytes, able) = (65536, (1u8 << first.len()) - 1);
+        let mut choice = Choice::NEW;
+        let (mut total, mut regret, mut most) = (0, 0, 0);
+        for message in 0..messages as u64 {
+            let prices = if message < change { &first } else { &then };
+            let of = |means: u8| prices[usize::from(means)] * bytes / 1000;
+            let means = choice.wanted().unwrap_or(0);
+            let excess = choice.settled().map_or(0, |best| of(means).saturating_sub(of(best)));
+            (regret, most) = (regret + excess, most.max(excess));
+            choice.note(means, able, bytes, of(means), (false, &NO_GUESS, None));
+            total += of(means);
+            let uncharged = u64::from(TRIAL + CONFIRM);
+            proptest::prop_assert!(
+                regret <= total / SHARE + most * (1 + uncharged),
+                "{first:?}, {then:?} from {change} on, message {message}: {regret} of {total}"
+            );
         }
     }
 
@@ -316,25 +357,39 @@ proptest::proptest! {
         }
     }
 
-    /// In the long run against prices that never change: a fiftieth for trials, a tenth for means that are nearly the best
-    /// (rule 3), and what was learnt on the way.
+    /// In the long run against prices that change once: a fiftieth for trials, a tenth for means that are nearly the best
+    /// (rule 3), and what was learnt on the way, before the change and after it.
     #[test]
     fn regret_is_bounded(
-        prices in proptest::collection::vec(20u64..2000, 2..=MEANS),
-        messages in 1usize..8_000,
+        (first, then) in changing_prices(20..2000, 2..=MEANS),
+        (before, after) in (1usize..8_000, 1usize..8_000),
         class in 0u32..CLASSES as u32,
     ) {
         let bytes = 1u64 << (FIRST + class);
         let mut choice = Choice::NEW;
-        let (total, counts) = play(&mut choice, messages, bytes, &prices, |_| 0);
-        let of = |means: usize| prices[means] * bytes / 1000;
-        let (first, worst) = (of(0), (0..prices.len()).map(of).max().unwrap());
-        let best = (0..prices.len()).map(of).min().unwrap();
-        // Until the others were tried, the means that was used first, which pays for their trials.
-        let longer = (1..prices.len()).map(|means| 250 * first + 50 * of(means).saturating_sub(first)).sum::<u64>();
-        let learning = longer.min(messages as u64 * first);
-        let allowed = messages as u64 * best * 112 / 100 + total / SHARE + worst + learning;
-        proptest::prop_assert!(total <= allowed, "{counts:?} of {prices:?}: {total} > {allowed}");
+        let mut known = first.clone();
+        for (prices, messages) in [(first, before), (then, after)] {
+            let of = |means: usize| prices[means] * bytes / 1000;
+            let used = usize::from(choice.settled().unwrap_or(0));
+            let tried = usize::from(choice.wanted().unwrap_or(0));
+            let (total, counts) = play(&mut choice, messages, bytes, &prices, |_| 0);
+            let worst = (0..prices.len()).map(of).max().unwrap();
+            let best = (0..prices.len()).map(of).min().unwrap();
+            // Until the others were tried, the means that was used first, which pays for their trials: by what they cost, and by what
+            // they are known to have cost. One whose trial has begun may be used in its place.
+            let pays = of(used).max(of(tried));
+            let longer = |means: usize| {
+                let known = if known == prices { 0 } else { known[means] * bytes / 1000 };
+                250 * pays + 50 * (of(means).saturating_sub(pays) + known.saturating_sub(pays))
+            };
+            let learning = (0..prices.len()).filter(|&means| means != used).map(longer).sum::<u64>();
+            // The budget holds what a trial costs by the prices before, and one that has begun is charged by them.
+            let carried = if known == prices { 0 } else { worst * u64::from(4 + TRIAL + CONFIRM) };
+            let learnt = learning.min(messages as u64 * pays);
+            let allowed = messages as u64 * best * 112 / 100 + total / SHARE + worst + learnt + carried;
+            proptest::prop_assert!(total <= allowed, "{counts:?} of {prices:?} after {known:?}: {total} > {allowed}");
+            known = prices;
+        }
     }
 
     /// Whatever comes, in whatever time: there is always a means that was named, and the budget never pays ahead.
@@ -373,21 +428,23 @@ fn messages_of_windows_that_end_together_are_not_taken_for_cheap() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(256))]
 
-    /// Rule 6: however early and late receives mix, what trials made messages of both kinds take longer than by the means that was best for them is a fiftieth
+    /// Rule 6: however early and late receives mix, and at whichever message all prices change, what trials made messages of both kinds take longer than by the means that was best for them is a fiftieth
     /// of all time and one message of each trial that was cut short.
     #[test]
     fn trials_are_paid_for_by_messages_of_both_kinds(
-        early in proptest::collection::vec(20u64..4000, 2..=3),
+        (first, then) in changing_prices(20..4000, 2..=3),
+        change in 0u64..4_000,
         dearer in proptest::collection::vec(0u64..4000, 3),
         late in 0u64..=10,
         messages in 1usize..4_000,
         seed in 1u64..1000,
     ) {
-        let (bytes, able) = (65536, (1u8 << early.len()) - 1);
+        let (bytes, able) = (65536, (1u8 << first.len()) - 1);
         let mut prevailing = Prevailing::default();
         let mut choices = [Choice::NEW; 2];
         let (mut obeyed, mut total, mut regret, mut most, mut changes) = (0, 0, 0, 0, 0);
         for message in 0..messages as u64 {
+            let early = if message < change { &first } else { &then };
             let unexpected = message.wrapping_mul(seed).wrapping_mul(0x9e37_79b9) >> 7 & 0xff < late * 26;
             let own = usize::from(unexpected);
             let means = choices[obeyed].wanted().unwrap_or(0);
@@ -416,7 +473,7 @@ proptest::proptest! {
             }
             proptest::prop_assert!(
                 regret <= total / SHARE + most * (changes + 2),
-                "{early:?} and {dearer:?}, message {message}, {changes} changes: {regret} of {total}"
+                "{first:?}, {then:?} from {change} on, and {dearer:?}, message {message}, {changes} changes: {regret} of {total}"
             );
         }
     }

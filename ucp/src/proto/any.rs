@@ -10,20 +10,20 @@
 //!   flag raised      ◄───────────────── FLAG (entry) ────  its flag is raised
 //!   first receive that fits: Lent
 //!                    ── RTR_ANY (entry, buffer) ────────►  the first send of the entry is written
-//!   complete         ◄───────── WRITTEN (envelope) ──────  complete
+//!   complete         ◄───────── SC (envelope) ───────────  complete
 //!                      or
 //!   Posted again     ◄───────── UNA_ANY ─────────────────  no send waits any more
 //!
 //!   entry given up   ── DISABLE_ANY (entry) ────────────►  what waits for it is sent as ever
 //!
-//!   receive   Posted ──RTR_ANY──► Lent ──WRITTEN──► complete
+//!   receive   Posted ──RTR_ANY──► Lent ──SC──► complete
 //!                ▲                 │ └──UNA_ANY──► Posted
 //!                │                 ├──(another message meets it)──► Met ──any answer──► that message is handed over
 //!                │                 └──(cancelled, or it fails)──► Withdrawing, Ended ──any answer──► ended
-//!   send      Queued ──(fits an entry)──► Held ──RTR_ANY──► Moving (a put), behind which WRITTEN is posted
+//!   send      Queued ──(fits an entry)──► Held ──RTR_ANY──► Moving (a put), behind which SC (send complete) is posted
 //!                                          └──(let go)──► as any message
 //! ```
-//! An entry outlives its receive, so that the next receive of the same tag costs FLAG, RTR_ANY and WRITTEN. The table is
+//! An entry outlives its receive, so that the next receive of the same tag costs FLAG, RTR_ANY and SC. The table is
 //! full with [`ENTRIES`](held::ENTRIES) of them; the oldest is given up for a new one.
 //!
 //! Where this engine is not as the published one is: others send without having been asked, namely sends that fit no
@@ -34,14 +34,14 @@
 //! Rules.
 //!
 //! 1. *A lent receive stays where it is posted.* That it is lent says nothing of which message it will meet: matching
-//!    is by messages in their order, as ever, and WRITTEN is the message, with its data in the receive's buffer.
+//!    is by messages in their order, as ever, and SC is the message, with its data in the receive's buffer.
 //!    If the receive that the message meets is that very one, it is complete. If not, the data is copied out, and the
 //!    message goes on as one that came eagerly.
 //! 2. *Only the first posted receive that a flag's message fits is lent,* and to one sender at a time: receives behind
 //!    it wait for its answer. So messages are copied only where rules 3 and 4 say.
 //! 3. *A lent receive that another message meets has met it* (`Met`). The message is kept for it until the answer: its
 //!    buffer is being written.
-//! 4. *Each RTR_ANY has one answer,* WRITTEN or UNA_ANY, unless the sender fails; and it comes without anybody's help, since a
+//! 4. *Each RTR_ANY has one answer,* SC or UNA_ANY, unless the sender fails; and it comes without anybody's help, since a
 //!    sender answers at once or when its transport has written. So a lent receive that is cancelled, or whose space is
 //!    closed, waits for the answer and is not asked back.
 //! 5. *A flag is raised for one envelope*, so that its receiver knows which receives fit: a send of another tag, where the

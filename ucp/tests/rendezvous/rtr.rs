@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use bowline_base::buffer::RecvBuf;
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
 use bowline_sim::NetworkOptions;
-use bowline_ucp::{OpError, SendMode};
+use bowline_ucp::{MatchSpec, Members, OpError, SendMode, SpaceOptions};
 
-use super::ranks::{Ranks, pattern};
+use super::ranks::{Ranks, SPACE, pattern};
 
 const SETTINGS: [(&str, &str); 2] =
     [("BOWLINE_RNDV_THRESHOLD", "1000"), ("BOWLINE_RNDV_SCHEME", "rtr")];
@@ -47,6 +48,44 @@ fn a_window_is_announced_and_written() {
         if let Some(network) = &ranks.network {
             assert_eq!([network.memories(0), network.memories(1)], [0, 0], "memory left open");
         }
+    }
+}
+
+/// Whom a receive is announced to is searched for among all peers only once.
+#[test]
+fn the_sender_of_a_receive_is_searched_for_once() {
+    const COUNT: u32 = 12;
+    const OTHER: u32 = SPACE + 1;
+    let ranks = Ranks::simulated(COUNT, NetworkOptions::default(), &SETTINGS);
+    let asked = Arc::new(Asked(AtomicU32::new(0)));
+    let members = Some(Arc::clone(&asked) as Arc<dyn Members>);
+    let options = SpaceOptions { members, ..SpaceOptions::default() };
+    ranks.worker(0).open_space(OTHER, options).expect("it is new");
+    let receive = |source| {
+        let spec = MatchSpec { space: OTHER, source: Some(source), tag: 1, tag_mask: u64::MAX };
+        ranks.worker(0).recv(spec, RecvBuf::owned(vec![0; 5000])).expect("posted")
+    };
+    // Questions for a receive of each rank.
+    let questions = || {
+        // Relaxed: one thread.
+        let before = asked.0.load(Ordering::Relaxed);
+        (1..COUNT).for_each(|source| drop(receive(source)));
+        asked.0.load(Ordering::Relaxed) - before
+    };
+    assert!(questions() > 2 * COUNT, "all peers are asked for those that come later");
+    assert_eq!([questions(), questions(), questions()], [COUNT - 1; 3]);
+    assert_eq!(ranks.worker(0).counters().rtr, 4 * u64::from(COUNT - 1));
+}
+
+/// Ranks of the space are those of the job. Counts who asks.
+#[derive(Debug)]
+struct Asked(AtomicU32);
+
+impl Members for Asked {
+    fn rank_of(&self, world_rank: u32) -> Option<u32> {
+        // Relaxed: one thread.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Some(world_rank)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::engine::life::Keeps;
 use crate::engine::{Engine, Inner};
 use crate::error::OpError;
 use crate::matching::{Envelope, Want};
-use crate::peer::{PeerIndex, can_land};
+use crate::peer::{Peer, PeerIndex, can_land};
 use crate::proto::announced::{
     Announced, AnnouncedStage, announced, announced_mut, end_announced, is_posted,
 };
@@ -72,6 +72,9 @@ struct SubLists {
     lists: BTreeMap<Name, SubList>,
     /// How many were left at the last cleaning.
     left: usize,
+    /// Which peer was found to have a rank of the space. Only where to look first: what is there is asked each time, and may
+    /// be another peer by now.
+    senders: BTreeMap<u32, PeerIndex>,
 }
 
 impl SubLists {
@@ -207,29 +210,24 @@ impl Inner {
             return None;
         }
         let capacity = receive.buffer.len();
-        let job = self.engine.job;
-        let space = self.engine.spaces.get_mut(candidate.space)?;
-        let members = space.options.members.as_ref()?;
-        let is_it = |peer: &crate::peer::Peer| {
-            peer.address.job == job
-                && peer.failure().is_none()
-                && members.rank_of(peer.address.rank) == Some(source)
-        };
-        let index = self.engine.peers.iter().position(is_it)?;
-        self.ready(index as PeerIndex).ok()?;
-        let peer = &self.engine.peers[index];
+        let least = self.engine.options.rtr_min;
+        if capacity == 0 || least.is_some_and(|least| (capacity as u64) < least) {
+            return None;
+        }
+        let index = self.engine.peer_with_rank(candidate.space, source)?;
+        self.ready(index).ok()?;
+        let peer = &self.engine.peers[index as usize];
         let lane = &self.lanes[peer.lane as usize];
         let caps = lane.iface.attr().caps;
         let offered = || {
             let chosen = lane.choices.tag_send.pick(capacity as u64);
             chosen.is_some_and(|protocol| protocol.rendezvous)
         };
-        let least = self.engine.options.rtr_min;
-        let long = capacity > 0 && least.map_or_else(offered, |least| capacity as u64 >= least);
+        let long = least.is_some() || offered();
         let able = can_land(caps, peer)
             && peer.address.features & READY != 0
             && !caps.contains(Caps::LOOPBACK);
-        (long && able).then_some(index as PeerIndex)
+        (long && able).then_some(index)
     }
 
     fn announce(&mut self, candidate: &Candidate, index: PeerIndex, ahead: u32) {
@@ -301,6 +299,27 @@ impl Inner {
 impl Engine {
     pub(super) fn announcer(&mut self) -> &mut Announcer {
         self.protocols.kept.of_mut()
+    }
+
+    /// The peer that has a rank of a space, if it is known and lives. All are searched for one that was not found before.
+    fn peer_with_rank(&mut self, space: u32, rank: u32) -> Option<PeerIndex> {
+        let Self { spaces, peers, protocols, job, .. } = self;
+        let members = spaces.get_mut(space)?.options.members.as_ref()?;
+        let is_it = |peer: &Peer| {
+            peer.address.job == *job
+                && peer.failure().is_none()
+                && members.rank_of(peer.address.rank) == Some(rank)
+        };
+        let announcer = protocols.kept.of_mut::<Announcer>();
+        let senders = &mut announcer.spaces.entry(space).or_default().senders;
+        if let Some(&index) = senders.get(&rank)
+            && peers.get(index as usize).is_some_and(is_it)
+        {
+            return Some(index);
+        }
+        let index = peers.iter().position(is_it)? as PeerIndex;
+        senders.insert(rank, index);
+        Some(index)
     }
 
     /// Rule 1.

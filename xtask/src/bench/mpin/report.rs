@@ -29,7 +29,9 @@ impl Sent {
             let words: Vec<&str> = line.split_whitespace().collect();
             let (rank, protocol, count) = match words[..] {
                 ["rank", rank, "sent", protocol, count] => (rank, protocol, count),
-                ["rank", _, "received" | "one-sided" | "measured" | "nothing", ..] => continue,
+                ["rank", _, "received" | "one-sided" | "matching" | "measured" | "nothing", ..] => {
+                    continue;
+                }
                 _ => bail!("{line:?} is no line of a report"),
             };
             let damaged = || format!("{line:?} is no line of the report of two ranks");
@@ -92,6 +94,7 @@ rank 1      one-sided  by the owner   8
 rank 0      sent       eager/short    10
 rank 0      sent       rndv           20
 rank 0      sent       rndv/rtr       420
+rank 0      matching   index          2
 rank 0      measured   rndv/get       12       from rank 1, tagged, single, 16 KB: 130.0 ns for 1024 bytes, 3 messages ago; in use: cheapest
 ";
 

@@ -62,7 +62,7 @@ fn growths_of_spaces_that_are_gone_count() {
     }
     spaces.drop_unopened();
     assert_eq!((spaces.unopened(), spaces.growths()), (0, 4));
-    ids.map(|id| assert!(spaces.remove(id).is_some()));
+    ids.into_iter().for_each(|id| assert!(spaces.remove(id).is_some()));
     assert_eq!((spaces.iter_mut().count(), spaces.growths()), (0, 4));
 }
 

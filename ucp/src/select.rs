@@ -19,7 +19,7 @@
 //! be, takes from it what it took longer than the best means would have. A trial begins only where the budget holds what it is expected to cost, and
 //! ends where the budget is used up. So at any time, also before anything is known, trials have taken at most a fiftieth of the time of all
 //! messages and one message more, however dear the means are; in windows those more that were under way. What the best means would have taken is what it is
-//! known to cost: where that changes during a trial, the messages of that trial come to it as well. Where an
+//! known to cost: until a change of prices is known the bound is by those before. Where an
 //! earlier trial, of any peer, has shown a means to be cheaper than the one in use at its price ([`results`]), a trial of that begins where nothing is owed. Within
 //! some 200 messages for each means, and 50 more for each time that a dear one takes longer than the best, all have had a trial.
 //! (2) The first message of a trial is not

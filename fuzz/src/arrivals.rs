@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::config::Config;
 use bowline_ucp::{
-    AmKept, Envelope, Ep, Idle, LaneAddress, MatchSpec, Members, RequestId, SendMode, Sent,
-    SpaceOptions, Stages, StreamReceived, StreamWant, Waiter, Worker, WorkerAddress, WorkerParts,
+    AmKept, Counters, Envelope, Ep, Idle, LaneAddress, MatchSpec, Members, RequestId, SendMode,
+    Sent, SpaceOptions, Stages, StreamReceived, StreamWant, Waiter, Worker, WorkerAddress,
+    WorkerParts,
 };
 use bowline_uct::{AmId, PeerFailure, Source};
 
@@ -72,6 +73,11 @@ struct Play {
 
 /// Plays a script. Its last byte chooses the settings as well.
 pub(crate) fn ucp_arrivals(bytes: &[u8]) {
+    play(bytes);
+}
+
+/// The same. What the worker has counted.
+fn play(bytes: &[u8]) -> Counters {
     let mut script = Script(bytes);
     let mut play = Play::new(bytes.last().copied().unwrap_or(0));
     while !script.0.is_empty() {
@@ -87,6 +93,7 @@ pub(crate) fn ucp_arrivals(bytes: &[u8]) {
     for request in std::mem::take(&mut play.requests) {
         play.take(request);
     }
+    play.worker.counters()
 }
 
 /// Every process is a member, by its rank in the job.
@@ -99,8 +106,9 @@ impl Members for Everybody {
     }
 }
 
-/// The settings that a byte stands for, and the space in which they have an effect.
-fn settings(byte: u8) -> (Config, SpaceOptions) {
+/// The settings that a byte stands for, the space in which they have an effect, and whether the transport has puts and
+/// lends memory, without which no receive is announced or lent.
+fn settings(byte: u8) -> (Config, SpaceOptions, bool) {
     let mut pairs = Vec::new();
     if byte & 1 != 0 {
         // Receives are announced to those that they name.
@@ -110,22 +118,25 @@ fn settings(byte: u8) -> (Config, SpaceOptions) {
     if byte & 2 != 0 {
         // Receives from any source are lent to members.
         pairs.push(("BOWLINE_ANY_SOURCE", "flags"));
+    }
+    if byte & 3 != 0 {
+        // Both only where it is known which peer has which rank.
         options.members = Some(Arc::new(Everybody));
     }
     let config = Config::from_pairs(pairs, &[bowline_ucp::SETTINGS]);
-    (config.expect("the settings are good"), options)
+    (config.expect("the settings are good"), options, byte & 7 != 0)
 }
 
 impl Play {
     fn new(choice: u8) -> Self {
-        let (config, options) = settings(choice);
+        let (config, options, puts) = settings(choice);
         let wire = Arc::new(Mutex::new(Wire::default()));
         let worker = Worker::new(WorkerParts {
             job: 1,
             rank: 0,
             incarnation: 0,
             uid: 99,
-            lanes: vec![Box::new(ScriptLane::new(wire.clone()))],
+            lanes: vec![Box::new(ScriptLane::new(wire.clone(), puts))],
             waiter: Box::new(NoWaiter),
             failures: None,
             config,
@@ -349,4 +360,20 @@ fn address(who: u8) -> Vec<u8> {
         lanes: vec![LaneAddress { provider: PROVIDER.into(), address: vec![who] }],
     }
     .pack()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A test of the seeds, too: one that announces nothing says nothing of announcements.
+    #[test]
+    fn receives_are_announced_lent_and_written() {
+        let announced = play(include_bytes!("../seeds/ucp_arrivals/announced"));
+        assert_eq!((announced.rtr, announced.landed), (1, 1), "{announced:?}");
+        let lent = play(include_bytes!("../seeds/ucp_arrivals/lent"));
+        assert_eq!((lent.any_asked, lent.matched), (1, 1), "{lent:?}");
+        let written = play(include_bytes!("../seeds/ucp_arrivals/written"));
+        assert_eq!((written.sent_rtr, written.rtr_declined), (1, 0), "{written:?}");
+    }
 }

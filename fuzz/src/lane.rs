@@ -1,7 +1,7 @@
 //! A transport whose other side is a script: what arrives, what completes and what is refused is
 //! decided by the fuzz input. Its local side keeps the contract, since only peers are hostile.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -50,6 +50,8 @@ pub(crate) struct Wire {
     want_writable: VecDeque<EpId>,
     endpoints: u32,
     keys: u32,
+    lent: HashSet<MemHandle>,
+    loans: u64,
 }
 
 impl Wire {
@@ -90,19 +92,20 @@ pub(crate) struct ScriptLane {
 }
 
 impl ScriptLane {
-    /// A transport over `wire`.
-    pub(crate) fn new(wire: Arc<Mutex<Wire>>) -> Self {
+    /// A transport over `wire`. `puts`: it has puts, and lends memory to those of peers, who write nothing.
+    pub(crate) fn new(wire: Arc<Mutex<Wire>>, puts: bool) -> Self {
         let op = OpLimits { max_short: 64, max_bcopy: MESSAGE_MAX, ..OpLimits::default() };
         let zcopy = OpLimits { max_zcopy: usize::MAX, max_iov: 1, ..op };
+        let caps = Caps::AM_SHORT
+            | Caps::AM_BCOPY
+            | Caps::AM_ORDERED
+            | Caps::GET_ZCOPY
+            | Caps::RMA_REGISTERED
+            | Caps::PEER_FAILURE;
         let attr = IfaceAttr {
             provider: PROVIDER,
             device: "input".into(),
-            caps: Caps::AM_SHORT
-                | Caps::AM_BCOPY
-                | Caps::AM_ORDERED
-                | Caps::GET_ZCOPY
-                | Caps::RMA_REGISTERED
-                | Caps::PEER_FAILURE,
+            caps: if puts { caps | Caps::PUT_ZCOPY | Caps::LEND } else { caps },
             limits: Limits { am: op, put: zcopy, get: zcopy },
             atomics: AtomicOps::empty(),
             max_endpoints: 1 << 10,
@@ -118,7 +121,7 @@ impl ScriptLane {
 }
 
 impl MemoryDomain for ScriptLane {
-    lacks! { mem_expose mem_lend puts_end_last }
+    lacks! { mem_expose puts_end_last }
 
     fn md_attr(&self) -> MdAttr {
         MdAttr { rkey_bytes: 8, ..MdAttr::default() }
@@ -132,16 +135,28 @@ impl MemoryDomain for ScriptLane {
         Err(MemError::Unsupported("register"))
     }
 
+    fn mem_lend(&mut self, _: LocalSlice) -> Result<MemHandle, MemError> {
+        if !self.attr.caps.contains(Caps::LEND) {
+            return Err(MemError::Unsupported("lend"));
+        }
+        let mut wire = self.wire();
+        wire.loans += 1;
+        let memory = MemHandle(Key::from_wire(wire.loans));
+        wire.lent.insert(memory);
+        Ok(memory)
+    }
+
     fn mem_view(&self, _: MemHandle) -> Option<View<'_>> {
         None
     }
 
-    fn mem_release(&mut self, _: MemHandle) -> Result<Option<RecvBuf>, MemError> {
-        Err(MemError::NoSuch)
+    fn mem_release(&mut self, memory: MemHandle) -> Result<Option<RecvBuf>, MemError> {
+        if self.wire().lent.remove(&memory) { Ok(None) } else { Err(MemError::NoSuch) }
     }
 
-    fn rkey_pack(&self, _: MemHandle) -> Result<Vec<u8>, MemError> {
-        Err(MemError::NoSuch)
+    fn rkey_pack(&self, memory: MemHandle) -> Result<Vec<u8>, MemError> {
+        let lent = self.wire().lent.contains(&memory);
+        if lent { Ok(memory.0.to_wire().to_le_bytes().to_vec()) } else { Err(MemError::NoSuch) }
     }
 
     fn rkey_unpack(&mut self, _: EpId, packed: &[u8]) -> Result<RkeyId, MemError> {
@@ -292,7 +307,20 @@ unsafe impl Iface for ScriptLane {
 }
 
 impl OneSided for ScriptLane {
-    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy atomic }
+    lacks! { put_short put_bcopy put_notify get_bcopy atomic }
+
+    fn put_zcopy(
+        &mut self,
+        _: EpId,
+        _: &[LocalSlice],
+        _: RemoteSlice,
+        token: Token,
+    ) -> Result<Posted, PostError> {
+        if !self.attr.caps.contains(Caps::PUT_ZCOPY) {
+            return Err(PostError::Unsupported);
+        }
+        self.wire().fly(token)
+    }
 
     fn get_zcopy(
         &mut self,

@@ -166,4 +166,8 @@ impl Life for Announces {
     fn on_peer_failure(&self, engine: &mut Engine, peer: PeerIndex, how: PeerFailure) {
         engine.settle_announced(peer, how);
     }
+
+    fn on_space_closed(&self, inner: &mut Inner, space: u32) {
+        inner.engine.announcer().forget_space(space);
+    }
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use bowline_base::buffer::RecvBuf;
+use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::sync::atomic::{AtomicU32, Ordering};
-use bowline_sim::NetworkOptions;
-use bowline_ucp::{MatchSpec, Members, OpError, RequestId, SendMode, SpaceOptions};
+use bowline_sim::{Network, NetworkOptions};
+use bowline_ucp::{
+    Envelope, MatchSpec, Members, OpError, RequestId, SendMode, Sent, SpaceOptions, WorkerParts,
+};
 
 use super::ranks::{Ranks, SPACE, pattern};
+use crate::doubles::{config, of_everybody, opened, parts};
 
 const SETTINGS: [(&str, &str); 2] =
     [("BOWLINE_RNDV_THRESHOLD", "1000"), ("BOWLINE_RNDV_SCHEME", "rtr")];
@@ -59,8 +62,8 @@ fn the_sender_of_a_receive_is_searched_for_once() {
     let ranks = Ranks::simulated(COUNT, NetworkOptions::default(), &SETTINGS);
     let asked = Arc::new(Asked(AtomicU32::new(0)));
     let members = Some(Arc::clone(&asked) as Arc<dyn Members>);
-    let options = SpaceOptions { members, ..SpaceOptions::default() };
-    ranks.worker(0).open_space(OTHER, options).expect("it is new");
+    let options = || SpaceOptions { members: members.clone(), ..SpaceOptions::default() };
+    ranks.worker(0).open_space(OTHER, options()).expect("it is new");
     let receive = |source| {
         let spec = MatchSpec { space: OTHER, source: Some(source), tag: 1, tag_mask: u64::MAX };
         ranks.worker(0).recv(spec, RecvBuf::owned(vec![0; 5000])).expect("posted")
@@ -77,6 +80,50 @@ fn the_sender_of_a_receive_is_searched_for_once() {
     assert!(questions() > 2 * COUNT, "all peers are asked for those that come later");
     assert_eq!([questions(), questions(), questions()], [COUNT - 1; 3]);
     assert_eq!(ranks.worker(0).counters().rtr, 4 * u64::from(COUNT - 1));
+    // What is known of a space goes with it.
+    ranks.worker(0).close_space(OTHER);
+    settle(&ranks);
+    ranks.worker(0).open_space(OTHER, options()).expect("it was closed");
+    assert!(questions() > 2 * COUNT, "the space is another one");
+}
+
+/// A worker that has the rank of one that was closed is found, though that one was found before.
+#[test]
+fn receives_are_announced_to_the_worker_that_has_a_rank_now() {
+    let network = Network::new(NetworkOptions::default());
+    let config = config(&SETTINGS);
+    let open = |rank, incarnation| {
+        let parts = parts(rank, Box::new(network.open()), &config);
+        let uid = u64::from(10 * incarnation + rank + 1);
+        opened(WorkerParts { incarnation, uid, ..parts }, SPACE, of_everybody())
+    };
+    let receiver = open(0, 0);
+    for incarnation in 0..3 {
+        let sender = open(1, incarnation);
+        let [to_sender, to_receiver] =
+            [receiver.connect(&sender.address()), sender.connect(&receiver.address())];
+        let to_receiver = to_receiver.expect("they reach each other");
+        to_sender.expect("they reach each other");
+        let workers = [&receiver, &sender];
+        let spec = MatchSpec { space: SPACE, source: Some(1), tag: 1, tag_mask: u64::MAX };
+        let receive = receiver.recv(spec, RecvBuf::owned(vec![0; 5000])).expect("posted");
+        while workers.iter().map(|worker| worker.progress()).sum::<u32>() > 0 || network.advance() {
+        }
+        assert_eq!(receiver.counters().rtr, u64::from(incarnation) + 1, "it is announced");
+        let envelope = Envelope { space: SPACE, source: 1, tag: 1 };
+        let data = SendBuf::owned(pattern(5000, incarnation.into()));
+        let sent = sender.send(to_receiver, envelope, data, SendMode::Standard).expect("sent");
+        while workers.iter().map(|worker| worker.progress()).sum::<u32>() > 0 || network.advance() {
+        }
+        assert!(!matches!(sent, Sent::Pending(id) if !sender.is_complete(id)));
+        let (status, bytes) = receiver.take_with_buffer(receive).expect("complete");
+        assert_eq!(status.outcome, Ok(()));
+        assert!(bytes == Some(pattern(5000, incarnation.into())));
+        assert_eq!(sender.counters().sent_rtr, 1);
+        drop(sender);
+        while receiver.progress() > 0 || network.advance() {}
+    }
+    assert_eq!(receiver.counters().landed, 3);
 }
 
 /// Ranks of the space are those of the job. Counts who asks.

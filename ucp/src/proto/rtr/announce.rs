@@ -147,6 +147,13 @@ impl Announcer {
         list.receives.push_back((number, key));
     }
 
+    /// Drops what is known of a space that is closed: none of its receives is posted any more. Those that wait for
+    /// their peers are requests, and need nothing of this.
+    pub(super) fn forget_space(&mut self, space: u32) {
+        self.spaces.remove(&space);
+        self.waiting.retain(|candidate| candidate.space != space);
+    }
+
     /// A peer is to hear that a receive of its is forgotten.
     pub(super) fn forgets(&mut self, peer: PeerIndex, receive: u64) {
         self.forgotten.push((peer, receive));

@@ -1,6 +1,6 @@
 //! `--count ENGINE --matches N`: that many matches to be counted by callgrind, with an empty queue, or
 //! with a receive from each of `--queued Q` ranks, which are posted and then met from the last one on; or, with
-//! `--comms C`, one round of so many communicators, whose misses of caches callgrind simulates.
+//! `--comms C`, one round of so many communicators of `--ranks R` ranks, whose misses of caches callgrind simulates.
 
 use std::hint::black_box;
 
@@ -91,18 +91,17 @@ fn measured_caches(place: &mut impl Place, job: &Job) {
     black_box(play(place, job));
 }
 
-/// Ranks of a communicator whose misses are counted (published: 256, figures 4.19 to 4.21), and messages of each that wait at once.
-const RANKS: u32 = 64;
+/// Messages of each rank that wait at once while misses are counted.
 const PENDING: u32 = 5;
 
 /// Rounds before the one that is counted: then an engine that grows has an index and keeps it.
 const WARM: u32 = 9;
 
-/// One round in `comms` communicators, whose posted receives are met from the last one on, after some that are
+/// One round in `comms` communicators of `ranks` ranks, whose posted receives are met from the last one on, after some that are
 /// not counted. The list is one for all communicators, as published, and `lists` is one for each.
-pub(crate) fn caches(name: &str, comms: u16) -> Result<()> {
+pub(crate) fn caches(name: &str, comms: u16, ranks: u32) -> Result<()> {
     let job =
-        Job::communicators(Queue::Posted, comms, Order::Reverse, Order::Reverse, RANKS, PENDING);
+        Job::communicators(Queue::Posted, comms, Order::Reverse, Order::Reverse, ranks, PENDING);
     if name == EngineKind::List.name() {
         let mut place = Shared(Engine::new(EngineKind::List, u32::MAX));
         measured_caches(&mut place, &job);
@@ -112,7 +111,7 @@ pub(crate) fn caches(name: &str, comms: u16) -> Result<()> {
         LISTS => (Engine::new as Make, EngineKind::List),
         _ => engine(name)?,
     };
-    let mut place = Each((0..comms).map(|_| make(kind, RANKS)).collect());
+    let mut place = Each((0..comms).map(|_| make(kind, ranks)).collect());
     for _ in 0..WARM {
         black_box(play(&mut place, &job));
     }
@@ -170,8 +169,8 @@ mod tests {
         }
         assert!(super::run("none", 1, 0).is_err());
         for name in ["list", "lists", "auto", "pure-array"] {
-            super::caches(name, 3).unwrap();
+            super::caches(name, 3, 64).unwrap();
         }
-        assert!(super::caches("none", 3).is_err());
+        assert!(super::caches("none", 3, 64).is_err());
     }
 }

@@ -66,6 +66,9 @@ struct Arguments {
     /// See --count
     #[arg(long, hide = true, default_value_t = 0)]
     comms: u16,
+    /// See --count
+    #[arg(long, hide = true, default_value_t = 256)]
+    ranks: u32,
 }
 
 fn tables() -> Vec<Named> {
@@ -136,7 +139,7 @@ fn main() -> Result<()> {
     if let Some(engine) = &arguments.count {
         return match arguments.comms {
             0 => count::run(engine, arguments.matches, arguments.queued),
-            comms => count::caches(engine, comms),
+            comms => count::caches(engine, comms, arguments.ranks),
         };
     }
     let all = tables();

@@ -314,7 +314,9 @@ fn announced_share(said: &Said, windows: bool) -> Result<f64> {
         let of = |manner: &str| format!("{} of {manner} messages", run.test());
         match run.manner {
             None => {}
-            Some(Manner::Eager) => report::check_eager(report).with_context(|| of("eager"))?,
+            Some(Manner::Eager) => report::Sent::of(report)
+                .and_then(report::check_eager)
+                .with_context(|| of("eager"))?,
             Some(Manner::ReceiverInitiated | Manner::Flags) => {
                 let sent = report::Sent::of(report).with_context(|| of("receiver-initiated"))?;
                 least = f64::min(least, sent.announced_share());

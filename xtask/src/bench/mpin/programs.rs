@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
+use super::report::{Sent, check_eager};
 use super::{Findings, Manner, median};
 use crate::install;
 use crate::workspace::Workspace;
@@ -28,6 +29,17 @@ struct Contestant {
     launcher: PathBuf,
     program: PathBuf,
     settings: &'static [(&'static str, &'static str)],
+    /// By which its messages are asked to travel; none: as they come.
+    manner: Option<Manner>,
+}
+
+/// What a job has said.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Said {
+    /// Of a message or item.
+    ns: f64,
+    /// Of its messages, those that were written to announced or lent receives; none where nobody was asked.
+    announced_share: Option<f64>,
 }
 
 /// The program, compiled for each.
@@ -51,6 +63,8 @@ pub(super) struct Row {
     median_ns: f64,
     /// How much less than Bowline's eager messages in the same round, percent.
     less_than_eager_percent: f64,
+    /// The least share of the rounds of messages that were written to announced or lent receives.
+    announced_share: Option<f64>,
 }
 
 /// A job: the program's arguments, and what they are.
@@ -81,17 +95,18 @@ impl Programs {
         let ours = directory.join("mpin-bowline");
         compile(&prefix.join("bin/mpicc"), &source, &ours)?;
         let launcher = prefix.join("bin/mpiexec");
-        let bowline = |name, settings| Contestant {
+        let bowline = |name, manner: Option<Manner>| Contestant {
             name,
             launcher: launcher.clone(),
             program: ours.clone(),
-            settings,
+            settings: manner.map_or(&[], Manner::settings),
+            manner,
         };
         let mut contestants = vec![
-            bowline("bowline eager", Manner::Eager.settings()),
-            bowline("bowline rtr", Manner::ReceiverInitiated.settings()),
-            bowline("bowline flags", Manner::Flags.settings()),
-            bowline("bowline", &[]),
+            bowline("bowline eager", Some(Manner::Eager)),
+            bowline("bowline rtr", Some(Manner::ReceiverInitiated)),
+            bowline("bowline flags", Some(Manner::Flags)),
+            bowline("bowline", None),
         ];
         let theirs = directory.join("mpin-mpich");
         match compile(Path::new("mpicc.mpich"), &source, &theirs) {
@@ -100,6 +115,7 @@ impl Programs {
                 launcher: "mpiexec.mpich".into(),
                 program: theirs,
                 settings: &[],
+                manner: None,
             }),
             Err(error) => missing.push(format!("mpich: {error:#}")),
         }
@@ -154,8 +170,11 @@ impl Programs {
         let rows = self.measure(job, rounds, &mut findings.missing);
         for row in &rows {
             let bytes = row.bytes.map_or(String::from("10-16 KB"), |bytes| format!("{bytes} B"));
+            let announced = row.announced_share.map_or(String::new(), |share| {
+                format!("  announced {:.0} %", (share * 100.0).floor())
+            });
             println!(
-                "{:<7} {:>2} ranks {bytes:>9} {:<5} {:<14} {:>12.0} {:>+8.1} %",
+                "{:<7} {:>2} ranks {bytes:>9} {:<5} {:<14} {:>12.0} {:>+8.1} %{announced}",
                 row.program,
                 row.ranks,
                 row.receives,
@@ -169,13 +188,13 @@ impl Programs {
 
     /// A job of each in every round. One that fails is left out from there on.
     fn measure(&self, job: &Job, rounds: usize, missing: &mut Vec<String>) -> Vec<Row> {
-        let mut found: Vec<Option<Vec<f64>>> = vec![Some(Vec::new()); self.contestants.len()];
+        let mut found: Vec<Option<Vec<Said>>> = vec![Some(Vec::new()); self.contestants.len()];
         for round in 0..rounds {
             for offset in 0..self.contestants.len() {
                 let at = (round + offset) % self.contestants.len();
-                let Some(times) = &mut found[at] else { continue };
-                match self.time(&self.contestants[at], job) {
-                    Ok(ns) => times.push(ns),
+                let Some(said) = &mut found[at] else { continue };
+                match self.run(&self.contestants[at], job) {
+                    Ok(one) => said.push(one),
                     Err(error) => {
                         let (name, ranks) = (self.contestants[at].name, job.ranks);
                         missing
@@ -189,8 +208,9 @@ impl Programs {
         rows(job, names, &found)
     }
 
-    /// The time that a job prints, ns.
-    fn time(&self, contestant: &Contestant, job: &Job) -> Result<f64> {
+    /// What a job prints, ns, and reports of its messages.
+    fn run(&self, contestant: &Contestant, job: &Job) -> Result<Said> {
+        let report = tempfile::NamedTempFile::new().context("cannot make a file for a report")?;
         let output = Command::new("timeout")
             .args(["--kill-after=5", LIMIT])
             .arg(&contestant.launcher)
@@ -198,6 +218,7 @@ impl Programs {
             .arg(&contestant.program)
             .args(job.arguments())
             .env("BENCH_CPUS", &self.processors)
+            .env("BOWLINE_REPORT", report.path())
             .envs(contestant.settings.iter().copied())
             .output()
             .context("cannot start timeout (Debian: coreutils)")?;
@@ -205,7 +226,14 @@ impl Programs {
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let last = error.trim().lines().last().unwrap_or_default();
         ensure!(output.status.success(), "{}: {last}", output.status);
-        said.trim().parse().with_context(|| format!("it printed {:?}", said.trim()))
+        let ns = said.trim().parse().with_context(|| format!("it printed {:?}", said.trim()))?;
+        let Some(manner) = contestant.manner else { return Ok(Said { ns, announced_share: None }) };
+        let report = std::fs::read_to_string(report.path()).context("cannot read a report")?;
+        let sent = Sent::of_job(&report, job.ranks)?;
+        if manner == Manner::Eager {
+            check_eager(sent)?;
+        }
+        Ok(Said { ns, announced_share: Some(sent.announced_share()) })
     }
 }
 
@@ -213,21 +241,23 @@ impl Programs {
 fn rows(
     job: &Job,
     names: impl Iterator<Item = &'static str>,
-    found: &[Option<Vec<f64>>],
+    found: &[Option<Vec<Said>>],
 ) -> Vec<Row> {
     let first = found.first().and_then(Option::as_ref);
-    let row = |(mpi, times): (&'static str, &Option<Vec<f64>>)| {
-        let times = times.as_ref().filter(|times| !times.is_empty())?;
-        let pairs = first.into_iter().flatten().zip(times);
-        let less = pairs.map(|(eager, ours)| (1.0 - ours / eager) * 100.0).collect();
+    let row = |(mpi, said): (&'static str, &Option<Vec<Said>>)| {
+        let said = said.as_ref().filter(|said| !said.is_empty())?;
+        let pairs = first.into_iter().flatten().zip(said);
+        let less = pairs.map(|(eager, ours)| (1.0 - ours.ns / eager.ns) * 100.0).collect();
+        let shares: Option<Vec<f64>> = said.iter().map(|said| said.announced_share).collect();
         Some(Row {
             program: job.program,
             receives: job.receives,
             ranks: job.ranks,
             bytes: job.bytes,
             mpi,
-            median_ns: median(times.clone()),
+            median_ns: median(said.iter().map(|said| said.ns).collect()),
             less_than_eager_percent: median(less),
+            announced_share: shares.and_then(|shares| shares.into_iter().reduce(f64::min)),
         })
     };
     names.zip(found).filter_map(row).collect()
@@ -259,12 +289,21 @@ mod tests {
     fn what_fails_has_no_row_and_the_rest_is_compared_with_the_first() {
         let job = Job { program: "master", receives: "any", ranks: 3, bytes: None };
         assert_eq!(job.arguments()[..2], ["master".to_owned(), "any".to_owned()]);
-        let found = [Some(vec![100.0, 200.0, 100.0]), None, Some(vec![50.0, 100.0, 50.0])];
-        let rows = rows(&job, ["a", "b", "c"].into_iter(), &found);
-        let brief = |row: &Row| (row.mpi, row.median_ns, row.less_than_eager_percent);
+        let said = |all: [(f64, Option<f64>); 3]| {
+            Some(all.map(|(ns, announced_share)| Said { ns, announced_share }).to_vec())
+        };
+        let found = [
+            said([(100.0, Some(0.0)), (200.0, Some(0.0)), (100.0, Some(0.0))]),
+            None,
+            said([(50.0, Some(0.9)), (100.0, Some(0.7)), (50.0, Some(0.8))]),
+            said([(50.0, None), (100.0, None), (50.0, None)]),
+        ];
+        let rows = rows(&job, ["a", "b", "c", "d"].into_iter(), &found);
+        let brief =
+            |row: &Row| (row.mpi, row.median_ns, row.less_than_eager_percent, row.announced_share);
         assert_eq!(
             rows.iter().map(brief).collect::<Vec<_>>(),
-            [("a", 100.0, 0.0), ("c", 50.0, 50.0)]
+            [("a", 100.0, 0.0, Some(0.0)), ("c", 50.0, 50.0, Some(0.7)), ("d", 50.0, 50.0, None)]
         );
     }
 }

@@ -3,14 +3,15 @@
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The protocol of messages that are written to announced receives.
-const ANNOUNCED: &str = "rndv/rtr";
+/// The protocols of messages that are written to receives of which their senders knew: announced ones, and ones from any source
+/// that are lent.
+const ANNOUNCED: [&str; 2] = ["rndv/rtr", "rndv/any"];
 
 /// Share of announced messages below which figures are not theirs. A window of 64 has an answer without bytes, which is
 /// never announced, and the first messages of a job are not.
 const LEAST: f64 = 0.9;
 
-/// How many messages the two ranks of a job have sent.
+/// How many messages the ranks of a job have sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
     announced: u64,
@@ -18,47 +19,72 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// Adds up what both ranks have sent.
+    /// Adds up what both ranks of a pair have sent.
     ///
     /// # Errors
     /// When something is not a line of a report, or one of the ranks has sent nothing.
     pub(super) fn of(report: &str) -> Result<Self> {
-        let mut announced = 0;
-        let mut by_rank = [0_u64; 2];
-        for line in report.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            let (rank, protocol, count) = match words[..] {
-                ["rank", rank, "sent", protocol, count] => (rank, protocol, count),
-                ["rank", _, "received" | "one-sided" | "matching" | "measured" | "nothing", ..] => {
-                    continue;
-                }
-                _ => bail!("{line:?} is no line of a report"),
-            };
-            let damaged = || format!("{line:?} is no line of the report of two ranks");
-            let rank: usize = rank.parse().with_context(damaged)?;
-            let count: u64 = count.parse().with_context(damaged)?;
-            *by_rank.get_mut(rank).with_context(damaged)? += count;
-            if protocol == ANNOUNCED {
-                announced += count;
-            }
-        }
-        if let Some(silent) = by_rank.iter().position(|&count| count == 0) {
+        let by_rank = by_rank(report, 2)?;
+        if let Some(silent) = by_rank.iter().position(|sent| sent.all == 0) {
             bail!("rank {silent} has reported no message that it sent");
         }
-        Ok(Self { announced, all: by_rank.iter().sum() })
+        Ok(Self::sum(by_rank))
     }
+
+    /// Adds up what all ranks of a job have sent, of which some may only receive.
+    ///
+    /// # Errors
+    /// When something is not a line of a report, or nobody has sent anything.
+    pub(super) fn of_job(report: &str, ranks: u32) -> Result<Self> {
+        let sent = Self::sum(by_rank(report, ranks)?);
+        ensure!(sent.all > 0, "no rank has reported a message that it sent");
+        Ok(sent)
+    }
+
+    fn sum(by_rank: Vec<Self>) -> Self {
+        by_rank.into_iter().fold(Self::NONE, |sum, one| Self {
+            announced: sum.announced + one.announced,
+            all: sum.all + one.all,
+        })
+    }
+
+    const NONE: Self = Self { announced: 0, all: 0 };
 
     pub(super) const fn announced_share(self) -> f64 {
         self.announced as f64 / self.all as f64
     }
 }
 
+/// What each of `ranks` ranks has sent.
+fn by_rank(report: &str, ranks: u32) -> Result<Vec<Sent>> {
+    let mut by_rank = vec![Sent::NONE; ranks as usize];
+    for line in report.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (rank, protocol, count) = match words[..] {
+            ["rank", rank, "sent", protocol, count] => (rank, protocol, count),
+            ["rank", _, "received" | "one-sided" | "matching" | "measured" | "nothing", ..] => {
+                continue;
+            }
+            _ => bail!("{line:?} is no line of a report"),
+        };
+        let damaged = || format!("{line:?} is no line of the report of {ranks} ranks");
+        let rank: usize = rank.parse().with_context(damaged)?;
+        let count: u64 = count.parse().with_context(damaged)?;
+        let sent = by_rank.get_mut(rank).with_context(damaged)?;
+        sent.all += count;
+        if ANNOUNCED.contains(&protocol) {
+            sent.announced += count;
+        }
+    }
+    Ok(by_rank)
+}
+
 /// Refuses eager figures of which messages were announced.
 ///
 /// # Errors
-/// When one was, or the report says nothing.
-pub(super) fn check_eager(report: &str) -> Result<()> {
-    let Sent { announced, all } = Sent::of(report)?;
+/// When one was.
+pub(super) fn check_eager(sent: Sent) -> Result<()> {
+    let Sent { announced, all } = sent;
     ensure!(announced == 0, "{announced} of {all} messages that should be eager were announced");
     Ok(())
 }
@@ -122,11 +148,23 @@ rank 0      measured   rndv/get       12       from rank 1, tagged, single, 16 K
     }
 
     #[test]
+    fn ranks_of_a_job_may_only_receive() {
+        let report = "rank 0 received rndv/any 7\nrank 1 sent rndv/any 6\nrank 1 sent eager/short 2\n\
+                      rank 2 sent rndv/rtr 3\nrank 2 sent eager/short 1\n";
+        assert_eq!(Sent::of_job(report, 3).unwrap(), Sent { announced: 9, all: 12 });
+        assert!(
+            Sent::of_job(report, 2).unwrap_err().to_string().contains("rank 2 sent rndv/rtr 3")
+        );
+        assert!(Sent::of_job("rank 0 received rndv/any 7\n", 2).is_err());
+        assert!(Sent::of_job("", 2).is_err());
+    }
+
+    #[test]
     fn eager_messages_are_not_announced() {
-        check_eager("rank 0 sent eager/short 3\nrank 1 sent eager/bcopy 4\n").unwrap();
-        let error = check_eager(REPORT).unwrap_err().to_string();
+        let of = |report: &str| check_eager(Sent::of(report).unwrap());
+        of("rank 0 sent eager/short 3\nrank 1 sent eager/bcopy 4\n").unwrap();
+        let error = of(REPORT).unwrap_err().to_string();
         assert!(error.contains("864 of 900"), "{error}");
-        assert!(check_eager("").is_err());
     }
 
     #[test]

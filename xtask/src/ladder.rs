@@ -100,8 +100,9 @@ const TEST: Ladder = Ladder {
             slow("mpi-over-ofi", mpi_over_ofi),
             slow("netns", netns),
         ],
-        // One virtual machine, which computes on one processor for most of its time.
-        &[slow("guest", guest)],
+        // One virtual machine, which computes on one processor for most of its time; then jobs of few ranks, one after the
+        // other, which take longest of all behind the compilers.
+        &[slow("guest", guest), slow("published", published)],
         // These compile, in directories of their own or after each other.
         &[
             step("clippy", clippy),
@@ -110,7 +111,6 @@ const TEST: Ladder = Ladder {
             slow("loom", loom),
             slow("sanitizers", |climb| sanitize::run(climb.workspace, climb.options.full)),
             slow("docs", docs),
-            slow("published", published),
         ],
     ],
 };

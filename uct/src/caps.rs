@@ -31,6 +31,9 @@ bitflags! {
         const AM_ORDERED = 1 << 10;
         /// A put is visible at the target before a later atomic of the same endpoint.
         const PUT_BEFORE_ATOMIC = 1 << 11;
+        /// A put is visible at the target before a later active message of the same endpoint is delivered there, without
+        /// a flush between them.
+        const PUT_BEFORE_AM = 1 << 13;
         /// A put can carry a notification (`put_notify`).
         const PUT_NOTIFY = 1 << 12;
         /// The death of a peer is noticed without the peer's progress.

@@ -296,7 +296,7 @@ macro_rules! conformance {
                 direct_views, memory_has_a_view_unless_it_is_exposed, keys_of_allocations,
                 put_with_notification,
                 flushed_puts_are_visible, fenced_puts_keep_their_order,
-                puts_are_visible_before_atomics,
+                puts_are_visible_before_atomics, puts_are_visible_before_messages,
             }
             atomics: {
                 every_operation, neighbours_are_untouched, bad_operands_are_refused,

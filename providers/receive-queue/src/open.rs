@@ -199,6 +199,8 @@ fn attr(below: &IfaceAttr, shape: Shape) -> IfaceAttr {
     // Signal-safe progress of the transport below would bring nothing: messages are polled for by progress alone, and
     // posting them allocates.
     attr.caps.remove(Caps::AM_ZCOPY | Caps::PUT_NOTIFY);
+    // Messages are puts themselves, and who polls may find them before what was put elsewhere.
+    attr.caps.remove(Caps::PUT_BEFORE_AM);
     attr.caps.remove(Caps::SIGNAL_SAFE | Caps::GET_PREPARED);
     if !below.caps.contains(Caps::RMA_WAKES) {
         attr.caps.remove(Caps::WAKEUP | Caps::EVENT_FD);
@@ -225,10 +227,14 @@ mod tests {
 
     /// What the lane does not do itself it must not claim because the transport below does.
     #[test]
-    fn a_lane_of_queues_has_no_signal_safe_progress_and_lends_no_messages() {
+    fn a_lane_of_queues_claims_nothing_that_it_does_not_do() {
         let network = Network::new(NetworkOptions::default());
         let mut below = network.open().attr().clone();
-        let lacks = Caps::SIGNAL_SAFE | Caps::GET_PREPARED | Caps::AM_ZCOPY | Caps::PUT_NOTIFY;
+        let lacks = Caps::SIGNAL_SAFE
+            | Caps::GET_PREPARED
+            | Caps::AM_ZCOPY
+            | Caps::PUT_NOTIFY
+            | Caps::PUT_BEFORE_AM;
         below.caps |= lacks;
         let shape = Shape { form: QueueForm::Scmp, slots: 16, peers: 1, rings: 0 };
         let attr = attr(&below, shape);

@@ -87,6 +87,7 @@ pub(crate) fn attr(config: SelfConfig) -> IfaceAttr {
             | Caps::GET_ZCOPY
             | Caps::ATOMIC_CPU
             | Caps::PUT_BEFORE_ATOMIC
+            | Caps::PUT_BEFORE_AM
             | Caps::PUT_NOTIFY
             // A worker never outlives itself, so there is no death that it could miss.
             | Caps::PEER_FAILURE

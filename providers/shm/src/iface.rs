@@ -267,6 +267,7 @@ fn attributes(
         | Caps::GET_ZCOPY
         | Caps::ATOMIC_CPU
         | Caps::PUT_BEFORE_ATOMIC
+        | Caps::PUT_BEFORE_AM
         | Caps::PUT_NOTIFY
         | Caps::PEER_FAILURE
         | Caps::EP_CHECK

@@ -49,6 +49,7 @@ pub(crate) fn attr(options: &NetworkOptions) -> IfaceAttr {
             | Caps::RMA_REGISTERED
             | Caps::LEND;
         caps.set(Caps::PUT_BEFORE_ATOMIC, options.put_before_atomic);
+        caps.set(Caps::PUT_BEFORE_AM, options.put_before_am);
         caps.set(Caps::EXPOSE, options.exposes);
         atomics = AtomicOps::all();
         let zcopy =

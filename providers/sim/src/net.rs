@@ -206,6 +206,7 @@ impl Net {
             am_ordered: matches!(self.options.link, LinkMode::Reliable),
             puts_ordered: self.options.puts_ordered,
             put_before_atomic: self.options.put_before_atomic,
+            put_before_am: self.options.put_before_am,
         }
     }
 

@@ -135,6 +135,8 @@ pub struct NetworkOptions {
     pub puts_ordered: bool,
     /// Whether a put is visible before a later atomic of the same endpoint.
     pub put_before_atomic: bool,
+    /// Whether a put is visible before a later active message of the same endpoint is delivered.
+    pub put_before_am: bool,
     /// Whether targets acknowledge what is put, so that a flush waits for that and sends nothing; else it
     /// is a message to each target and takes the interface a gap.
     pub acknowledged: bool,
@@ -228,6 +230,7 @@ impl Default for NetworkOptions {
             unreachable_ns: 10_000_000_000,
             puts_ordered: true,
             put_before_atomic: true,
+            put_before_am: true,
             acknowledged: false,
             one_sided: true,
             whole_process: true,

@@ -83,6 +83,7 @@ form!(
         options.jitter_ns = 30_000;
         options.faults = Faults { reorder: 300_000, reorder_ns: 100_000, ..Faults::default() };
         options.put_before_atomic = false;
+        options.put_before_am = false;
     },
     &[
         Exclusion { test: "model::memory", reason: OVERTAKEN },

@@ -228,6 +228,36 @@ fn atomics_overtake_puts_where_that_is_allowed() {
     assert!((0..10).all(|seed| overtaken(false, seed)));
 }
 
+/// Puts a word and sends a message behind it, many times; whether a message was ever delivered first.
+fn overtaken_by_message(put_before_am: bool, seed: u64) -> bool {
+    let options =
+        NetworkOptions { seed, jitter_ns: 10_000, put_before_am, ..NetworkOptions::default() };
+    let (network, mut a, mut b, ep) = pair(options);
+    let memory = b.mem_alloc(8).expect("memory for a test");
+    let start = b.mem_view(memory).expect("held").as_ptr() as u64;
+    let key = b.rkey_pack(memory).expect("held");
+    let rkey = a.rkey_unpack(ep, &key).expect("a whole key");
+    let mut early = false;
+    for round in 1..=50_u64 {
+        a.put_short(ep, &round.to_ne_bytes(), RemoteSlice { address: start, rkey })
+            .expect("inside");
+        a.am_short(ep, ID, &[round, 0, 0], &[]).expect("there is space");
+        while network.advance() {
+            let view = b.mem_view(memory).expect("held");
+            // Relaxed: one thread.
+            let word = view.word(0).expect("aligned").load(Ordering::Relaxed);
+            early |= take(&mut b).messages.iter().any(|message| message.header[0] > word);
+        }
+    }
+    early
+}
+
+#[test]
+fn messages_overtake_puts_where_that_is_allowed() {
+    assert!((0..10).all(|seed| !overtaken_by_message(true, seed)));
+    assert!((0..10).all(|seed| overtaken_by_message(false, seed)));
+}
+
 #[test]
 fn a_partition_that_heals_only_delays() {
     let cut = NetworkPartition { from_ns: 0, until_ns: 5_000_000, side: vec![0] };

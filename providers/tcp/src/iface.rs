@@ -189,6 +189,7 @@ fn attr(options: &TcpOptions, device: String, receive_bytes: usize) -> IfaceAttr
             | Caps::GET_ZCOPY
             | Caps::ATOMIC_CPU
             | Caps::PUT_BEFORE_ATOMIC
+            | Caps::PUT_BEFORE_AM
             | Caps::PUT_NOTIFY
             | Caps::PEER_FAILURE
             | Caps::EP_CHECK

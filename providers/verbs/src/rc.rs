@@ -235,6 +235,8 @@ fn attributes(
         | Caps::PUTS
         | Caps::AM_ZCOPY
         | Caps::GET_ZCOPY
+        // A responder carries out the requests of a queue pair in their order (InfiniBand Architecture, volume 1, 9.5).
+        | Caps::PUT_BEFORE_AM
         | Caps::PUT_NOTIFY
         | Caps::PEER_FAILURE
         | Caps::EP_CHECK

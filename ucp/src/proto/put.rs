@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   receiver                                           sender
-//!   RTS matched: buffer opened ── PUT (target buffer) ─────► Moving: pieces, then a flush
-//!                                                      everything is visible
+//!   RTS matched: buffer opened ── PUT (target buffer) ─────► Moving: pieces, then a flush (rule 4)
+//!                                                      everything is visible, or before what comes
 //!   complete        ◄───────── PUT_DONE, outcome 0 ──  complete
 //!   next best kind  ◄───────── PUT_DONE, outcome 1 ──  Offered again: it was refused
 //! ```
@@ -20,7 +20,11 @@
 //! 3. A send whose pieces the transport has in flight ends with the transport's report of the last
 //!    one, since the transport reads its buffer until then.
 //!
-//! The sender's buffer is free as soon as everything is visible: there is no acknowledgement.
+//! 4. There is no flush where the lane's messages come behind its puts (`Caps::PUT_BEFORE_AM`): whoever reads PUT_DONE
+//!    has the bytes. A message more in each direction, and the time for both, are saved.
+//!
+//! The sender's buffer is free as soon as everything is visible, or the transport needs it no more: there is no
+//! acknowledgement.
 
 use bowline_base::buffer::{RecvBuf, SendBuf};
 use bowline_base::slab::Key;
@@ -333,6 +337,7 @@ impl Put {
         let attr = lane.attr();
         let limit = if reaches_all(attr.caps) { SEGMENT } else { attr.limits.put.max_zcopy as u64 };
         let most = attr.limits.put.max_iov.clamp(1, RUNS);
+        let ordered = attr.caps.contains(Caps::PUT_BEFORE_AM);
         while self.posted < self.target.wanted && !self.refused {
             let length = (self.target.wanted - self.posted).min(limit.max(1));
             let mut runs = [LocalSlice::EMPTY; RUNS];
@@ -368,7 +373,8 @@ impl Put {
         if self.in_flight > 0 {
             return Step::Wait;
         }
-        if self.flushed || self.posted == 0 {
+        // Rule 4.
+        if self.flushed || self.posted == 0 || ordered {
             return Step::End;
         }
         match lane.flush(peer.ep, token(key)) {

@@ -15,8 +15,13 @@ use crate::doubles::{config, of_everybody, opened, parts};
 const SETTINGS: [(&str, &str); 2] =
     [("BOWLINE_RNDV_THRESHOLD", "1000"), ("BOWLINE_RNDV_SCHEME", "rtr")];
 
-fn both() -> [Ranks; 2] {
-    [Ranks::simulated(2, NetworkOptions::default(), &SETTINGS), Ranks::shared(2, &SETTINGS)]
+/// Ranks over networks whose messages come behind puts, and where a flush stands between them, and over shared memory.
+fn everywhere() -> [Ranks; 3] {
+    let simulated = |put_before_am| {
+        let options = NetworkOptions { put_before_am, ..NetworkOptions::default() };
+        Ranks::simulated(2, options, &SETTINGS)
+    };
+    [simulated(true), simulated(false), Ranks::shared(2, &SETTINGS)]
 }
 
 /// Both sides poll until nothing happens.
@@ -30,7 +35,7 @@ fn settle(ranks: &Ranks) {
 /// A window of receives is announced, and every message is written at once.
 #[test]
 fn a_window_is_announced_and_written() {
-    for ranks in both() {
+    for ranks in everywhere() {
         for round in 0..3_u64 {
             let lens = [5000, 100_000, 2000, 70_000];
             let receives = lens.map(|len| ranks.receive(1, Some(0), Some(1), len));
@@ -141,7 +146,7 @@ impl Members for Asked {
 /// Envelopes and announcements that cross: the message comes once, by an ordinary receive.
 #[test]
 fn what_crosses_is_met_in_the_usual_way() {
-    for ranks in both() {
+    for ranks in everywhere() {
         // The two know each other.
         let (send, receive) =
             (ranks.send(0, 1, 9, vec![1; 100]), ranks.receive(1, Some(0), Some(9), 100));
@@ -167,7 +172,7 @@ fn what_crosses_is_met_in_the_usual_way() {
 /// Short, empty and longer messages meet announced receives as they would others.
 #[test]
 fn a_message_need_not_be_as_announced() {
-    for ranks in both() {
+    for ranks in everywhere() {
         for len in [0, 10, 900, 5000, 20_000] {
             let receive = ranks.receive(1, Some(0), Some(1), 5000);
             settle(&ranks);
@@ -187,7 +192,7 @@ fn a_message_need_not_be_as_announced() {
 #[test]
 fn the_short_path_is_closed_while_a_peer_announces() {
     const QUIET: u64 = 1 << 12;
-    for ranks in both() {
+    for ranks in everywhere() {
         let short = |tag| {
             let receive = ranks.receive(1, Some(0), Some(tag), 8);
             let send = ranks.send(0, 1, tag, vec![1; 8]);
@@ -227,7 +232,7 @@ fn carry(ranks: &Ranks) {
 #[test]
 fn an_announcement_that_was_not_polled_for_is_found_by_the_send() {
     const MESSAGES: u64 = 200;
-    for ranks in both() {
+    for ranks in everywhere() {
         // That a peer announces is known from its first announcement on.
         let receive = ranks.receive(1, Some(0), Some(1), 5000);
         settle(&ranks);
@@ -260,7 +265,7 @@ fn an_announcement_that_was_not_polled_for_is_found_by_the_send() {
 /// Messages that are sent before their receives are posted are offered, and no announcement hurts them.
 #[test]
 fn messages_before_their_receives_are_offered() {
-    for ranks in both() {
+    for ranks in everywhere() {
         for n in 0..200 {
             let send = ranks.send(0, 1, 1, pattern(5000, n));
             carry(&ranks);
@@ -279,7 +284,7 @@ fn messages_before_their_receives_are_offered() {
 /// A handler in place is called by progress alone: not by a send that polls for an announcement.
 #[test]
 fn a_send_that_polls_calls_no_handler_in_place() {
-    for ranks in both() {
+    for ranks in everywhere() {
         let called = [0, 1].map(|_| Arc::new(AtomicU32::new(0)));
         // Relaxed: one thread.
         let count = |which: usize| {
@@ -313,7 +318,7 @@ fn a_send_that_polls_calls_no_handler_in_place() {
 /// A receive behind one that asks for something else is announced when that has left.
 #[test]
 fn receives_behind_others_wait_to_be_announced() {
-    for ranks in both() {
+    for ranks in everywhere() {
         let first = ranks.receive(1, None, Some(1), 100);
         let second = ranks.receive(1, Some(0), Some(1), 5000);
         let other = ranks.receive(1, Some(0), Some(2), 5000);
@@ -335,7 +340,7 @@ fn receives_behind_others_wait_to_be_announced() {
 /// A cancelled receive waits for its sender's word, and the next one is met in its place.
 #[test]
 fn a_cancelled_receive_is_taken_back() {
-    for ranks in both() {
+    for ranks in everywhere() {
         let receives = [0, 1].map(|_| ranks.receive(1, Some(0), Some(1), 5000));
         settle(&ranks);
         ranks.worker(1).cancel(receives[0]);
@@ -352,7 +357,7 @@ fn a_cancelled_receive_is_taken_back() {
 /// A space is closed while receives are announced in it.
 #[test]
 fn a_closed_space_waits_for_its_senders() {
-    for ranks in both() {
+    for ranks in everywhere() {
         let receives = [1, 2].map(|tag| ranks.receive(1, Some(0), Some(tag), 5000));
         settle(&ranks);
         ranks.worker(1).close_space(super::ranks::SPACE);
@@ -375,7 +380,7 @@ fn a_closed_space_waits_for_its_senders() {
 /// receive that it would have met otherwise.
 #[test]
 fn what_may_not_overtake_a_message_makes_it_known() {
-    for ranks in both() {
+    for ranks in everywhere() {
         let slow = ranks.network.is_some();
         let long = ranks.receive(1, Some(0), Some(1), 100_000);
         let short = ranks.receive(1, Some(0), Some(1), 900);

@@ -1,7 +1,7 @@
 //! The way from one interface to another: what is under way on it, and what has to wait for what.
 //!
 //! Rules of order between two operations of a link, the earlier one not applied yet: (1) an active
-//! message waits for earlier ones, unless the link is raw; (2) an operation waits for those of
+//! message waits for earlier ones, unless the link is raw, and for earlier puts, if the network says so; (2) an operation waits for those of
 //! earlier epochs, which fences divide; (3) a put waits for earlier puts, and an atomic for earlier
 //! puts, each if the network says so; (4) a notification waits for its put; (5) a flush and a close wait for everything. What
 //! need not wait is applied as soon as it arrives.
@@ -30,6 +30,7 @@ pub(crate) struct Promises {
     pub(crate) am_ordered: bool,
     pub(crate) puts_ordered: bool,
     pub(crate) put_before_atomic: bool,
+    pub(crate) put_before_am: bool,
 }
 
 /// One direction between two nodes.
@@ -66,7 +67,7 @@ impl Link {
             let waits = oldest.is_some_and(|epoch| epoch < entry.epoch)
                 || entry.after.is_some_and(stays_in_front)
                 || match entry.class {
-                    Class::Am => am && promises.am_ordered,
+                    Class::Am => am && promises.am_ordered || put && promises.put_before_am,
                     Class::Atomic => put && promises.put_before_atomic,
                     Class::Barrier => oldest.is_some(),
                     Class::Put => put && promises.puts_ordered,
@@ -92,10 +93,18 @@ impl Link {
 mod tests {
     use super::*;
 
-    const ALL: Promises =
-        Promises { am_ordered: true, puts_ordered: true, put_before_atomic: true };
-    const NONE: Promises =
-        Promises { am_ordered: false, puts_ordered: false, put_before_atomic: false };
+    const ALL: Promises = Promises {
+        am_ordered: true,
+        puts_ordered: true,
+        put_before_atomic: true,
+        put_before_am: true,
+    };
+    const NONE: Promises = Promises {
+        am_ordered: false,
+        puts_ordered: false,
+        put_before_atomic: false,
+        put_before_am: false,
+    };
 
     fn key(word: u64) -> Key {
         Key::from_wire(word)

@@ -1,12 +1,12 @@
-//! When what was put can be seen: after a flush, in the order of a fence, before a notification
-//! or an atomic.
+//! When what was put can be seen: after a flush, in the order of a fence, before a notification,
+//! an atomic or a message.
 
 use bowline_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::super::harness::{Random, World, pattern};
 use super::super::{Subject, not_applicable};
-use super::{MemoryKind, RMA_FLAVOURS, Window, any_put, flush, retry};
-use crate::{AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, PostError, Token};
+use super::{MemoryKind, RMA_FLAVOURS, RmaFlavour, Window, any_put, flush, retry};
+use crate::{AmId, AtomicOp, AtomicOps, AtomicWidth, Caps, LocalSlice, PostError, Posted, Token};
 
 /// A put with notification is visible when the notification arrives.
 pub fn put_with_notification(of: Subject) {
@@ -64,6 +64,47 @@ pub fn flushed_puts_are_visible(of: Subject) {
                 world.finish(0, token, posted);
             }
             assert!(window.view(&mut world).to_vec() == expected, "{kind:?}: round {round}");
+        }
+    }
+}
+
+/// Where the interface says so, what was put is there when a later message is delivered, without a flush.
+pub fn puts_are_visible_before_messages(of: Subject) {
+    const LONGEST: usize = 1 << 18;
+    let mut world = World::new(of, 2);
+    if !world.attr().caps.contains(Caps::PUT_BEFORE_AM) {
+        return not_applicable(of, "puts and messages are not ordered");
+    }
+    let (ep, id) = (world.ep(0, 1), AmId::new(18));
+    let mut random = Random::new(31);
+    for kind in MemoryKind::reached(&mut world) {
+        let window = Window::open(&mut world, kind, LONGEST);
+        for round in 0..300_u64 {
+            let flavour = RMA_FLAVOURS[random.below(3)];
+            let Some((min, max)) = flavour.put_limits(&world) else { continue };
+            // Most are short, and some do not go in one piece.
+            let longest = [64, 5000, LONGEST][random.below(9) / 4];
+            let len = random.below(longest).clamp(min, max.min(LONGEST));
+            let (bytes, to) = (pattern(random.word(), len), window.at(0));
+            let token = world.peer(0).token();
+            let posted = match flavour {
+                RmaFlavour::Zcopy => retry(&mut world, |world| {
+                    // SAFETY: the bytes are kept, and left alone, until the operation has ended.
+                    let slice = unsafe { LocalSlice::from_raw(bytes.as_ptr().cast_mut(), len) };
+                    world.peer(0).iface.put_zcopy(ep, &[slice], to, token)
+                }),
+                _ => flavour.put(&mut world, &bytes, to).map(|()| Posted::Done),
+            };
+            let sent =
+                retry(&mut world, |world| world.peer(0).iface.am_short(ep, id, &[round; 3], &[]));
+            sent.expect("it fits");
+            let message = world.receive(1, 1).remove(0);
+            assert_eq!((message.id, message.header), (id, [round; 3]));
+            assert!(
+                window.view(&mut world).to_vec()[..len] == bytes,
+                "{kind:?} {flavour:?}: {len} bytes came behind the message"
+            );
+            world.finish(0, token, posted);
         }
     }
 }

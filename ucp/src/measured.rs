@@ -1,8 +1,9 @@
 //! Measuring long messages for the choice of [`crate::select`]: where their times are taken, and what is kept for a peer.
 //!
 //! Only lanes are measured on which processors copy: there the price of a byte is not the network's, and depends on where the
-//! two processors are. Where the user has set a threshold or a scheme, or ranks share processors, nothing is measured, and
-//! static costs choose, as with `BOWLINE_SELECT=static`.
+//! two processors are. Where the user has set a threshold of eager messages or a scheme, or ranks share processors, nothing is measured, and
+//! static costs choose, as with `BOWLINE_SELECT=static`. The shortest message that is shared is a limit of one means, and the choice among
+//! the others stays.
 //!
 //! The sender's part is one bit for each choice, which SELECT brings: in pieces or as an offer; and two marks on each long
 //! message ([`Marks`]).

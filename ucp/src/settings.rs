@@ -113,7 +113,7 @@ bowline_base::settings! {
         pub ANY_SOURCE: AnySource = Setting::<AnySource>::choice("BOWLINE_ANY_SOURCE", "arrival")
             .cost("flags: three messages in place of one, a message to each connected rank for the first receive of a tag, and every send to a rank that has posted one is compared with it")
             .change("to compare; flags where unexpected copies of messages to receives from any source cost more than waiting for their receiver");
-        /// How long messages choose between pieces, at once or when they are asked for, reading and sharing the copy on transports on which processors copy: measured, by what messages have just taken; static, by costs that are known before. A threshold or scheme that is set is a choice, too.
+        /// How long messages choose between pieces, at once or when they are asked for, reading and sharing the copy on transports on which processors copy: measured, by what messages have just taken; static, by costs that are known before. A scheme that is set is a choice, too, and so is BOWLINE_RNDV_THRESHOLD or BOWLINE_ZCOPY_THRESHOLD.
         pub SELECT: Select = Setting::<Select>::choice("BOWLINE_SELECT", "measured")
             .cost("a fiftieth of the time of long messages, for trials")
             .change("static, to have all messages of a length travel alike, or to compare");

@@ -18,6 +18,7 @@ use crate::beside::by_hand;
 use crate::doubles::{Altered, Never, config, joined, of_everybody, opened, parts, until};
 use crate::rendezvous::ranks::Dead;
 
+mod chosen;
 mod windows;
 
 /// The simulated network as a transport on which processors copy: its gets take a time of their own, which may change
@@ -70,7 +71,12 @@ impl Pair {
     }
 
     /// With so many nanoseconds from one to the other.
-    fn apart(latency_ns: u64, (byte_ps, read_ps): (u64, u64), select: &str) -> Self {
+    fn apart(latency_ns: u64, costs: (u64, u64), select: &str) -> Self {
+        Self::with(latency_ns, costs, &[("BOWLINE_SELECT", select)])
+    }
+
+    /// With settings of the user's.
+    fn with(latency_ns: u64, (byte_ps, read_ps): (u64, u64), set: &[(&str, &str)]) -> Self {
         let options = NetworkOptions {
             latency_ns,
             gap_ns: 5,
@@ -81,7 +87,7 @@ impl Pair {
         };
         let network = Network::new(options);
         let dead = Dead::default();
-        let workers = [0, 1].map(|rank| Self::open(&network, rank, select, &dead));
+        let workers = [0, 1].map(|rank| Self::open(&network, rank, set, &dead));
         let eps = joined(&workers);
         let received = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&received);
@@ -96,8 +102,8 @@ impl Pair {
         Self { network, workers, eps, received, memory, dead }
     }
 
-    fn open(network: &Network, rank: u32, select: &str, dead: &Dead) -> Worker {
-        let settings = [("BOWLINE_SELECT", select), ("BOWLINE_EAGER_SHARE_FIRST", "64m")];
+    fn open(network: &Network, rank: u32, set: &[(&str, &str)], dead: &Dead) -> Worker {
+        let settings = [set, &[("BOWLINE_EAGER_SHARE_FIRST", "64m")]].concat();
         let lane = Altered::new(network.open(), copied, |_| true);
         let parts = parts(rank, Box::new(lane), &config(&settings));
         let waiter = Box::new(Never(Some(network.clone())));
@@ -107,7 +113,7 @@ impl Pair {
 
     /// Another sender in place of the first one, which is returned.
     fn replace_sender(&mut self, rank: u32) -> Worker {
-        let sender = Self::open(&self.network, rank, "measured", &self.dead);
+        let sender = Self::open(&self.network, rank, &[], &self.dead);
         let before = std::mem::replace(&mut self.workers[0], sender);
         self.eps = joined(&self.workers);
         before

@@ -79,7 +79,7 @@ impl fmt::Display for Op {
 
 /// Messages of up to this many bytes go eagerly wherever one buffer of the transport holds them,
 /// whatever a rendezvous would cost: programs count on short ones being on their way when the send
-/// returns, above all those to the own rank.
+/// returns, above all those to the own rank. A threshold of the user's stands, also below it.
 pub(crate) const BUFFERED: u64 = 4096;
 
 /// Nanoseconds of leaving the short path.

@@ -73,7 +73,7 @@ pub(super) fn text(estimates: &[Estimate], peer: u32, out: &mut String) -> std::
         return writeln!(
             out,
             "  rank {peer} measured nothing: messages shorter than 64 KB are not, nor are any where ranks share \
-             processors, where a threshold, a scheme or BOWLINE_SELECT=static is set, and on networks"
+             processors, where a threshold of eager messages, a scheme or BOWLINE_SELECT=static is set, and on networks"
         );
     }
     writeln!(out, "  what rank {peer} measured, as BOWLINE_REPORT shows it of a program")?;
@@ -103,7 +103,7 @@ pub(super) fn text(estimates: &[Estimate], peer: u32, out: &mut String) -> std::
 /// Where they go.
 const TAG: u64 = 4;
 
-/// Bytes of all estimates of a peer, at most: four means of each of 36 choices for each kind of message.
+/// Bytes of all estimates of a peer, at most: six means of each of 36 choices for each of four kinds of messages.
 const LONGEST: usize = 1 << 18;
 
 /// The receiver's part: reports to the sender what was measured of its messages.
@@ -179,6 +179,24 @@ mod tests {
         assert_eq!(out, expected);
         let json = serde_json::to_value(&all[1]).unwrap();
         assert!(json["ns_per_kib"].is_null() && json["age"].is_null(), "{json}");
+    }
+
+    #[test]
+    fn all_estimates_of_a_peer_fit_into_a_message() {
+        let longest = MeansEstimate {
+            kind: MessageKind::Stream,
+            from: 4 << 20,
+            window: false,
+            fresh: false,
+            protocol: "eager/multi",
+            nanoseconds: f64::from(u32::MAX) * 1.024e-3,
+            count: u32::MAX,
+            age: u32::MAX,
+            used: false,
+            reason: MeansReason::TriedIn(u32::MAX),
+        };
+        let text = serde_json::to_vec(&Estimate::of(&longest)).unwrap();
+        assert!((text.len() + 1) * 6 * 36 * 4 < LONGEST, "{} bytes each", text.len());
     }
 
     #[test]

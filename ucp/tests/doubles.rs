@@ -2,6 +2,7 @@
 //! lane, and an interface that differs in a point from the one below it. What a test checks is its own.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use bowline_sim::Network;
 use bowline_ucp::{Clock, Ep, Idle, Members, SpaceOptions, Stages, Waiter, Worker, WorkerParts};
 use bowline_uct::{
     EpId, Iface, IfaceAttr, LocalSlice, MemError, MemHandle, MemoryDomain, OneSided, PostError,
-    Posted, RemoteSlice, SignalSafe, Token, Wakeup, forward,
+    Posted, RemoteSlice, SignalSafe, Sink, Token, Wakeup, forward,
 };
 
 /// For tests that make progress themselves, with the clock of a network if there is one.
@@ -121,11 +122,24 @@ impl Loans {
     }
 }
 
+/// How often an interface was polled.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Polls(Arc<AtomicU32>);
+
+impl Polls {
+    /// Since the last call.
+    pub(crate) fn take(&self) -> u32 {
+        // Relaxed: one thread.
+        self.0.swap(0, Ordering::Relaxed)
+    }
+}
+
 /// An interface with other attributes than the one below, whose reads may find no resources, and which notes what it
-/// lends.
+/// lends and how often it is polled.
 pub(crate) struct Altered<I> {
     iface: I,
     loans: Loans,
+    polls: Polls,
     attr: IfaceAttr,
     may_read: fn(u32) -> bool,
     reads: u32,
@@ -136,11 +150,15 @@ impl<I: Iface> Altered<I> {
     pub(crate) fn new(iface: I, alter: fn(&mut IfaceAttr), may_read: fn(u32) -> bool) -> Self {
         let mut attr = iface.attr().clone();
         alter(&mut attr);
-        Self { iface, loans: Loans::default(), attr, may_read, reads: 0 }
+        Self { iface, loans: Loans::default(), polls: Polls::default(), attr, may_read, reads: 0 }
     }
 
     pub(crate) fn loans(&self) -> Loans {
         self.loans.clone()
+    }
+
+    pub(crate) fn polls(&self) -> Polls {
+        self.polls.clone()
     }
 }
 
@@ -165,10 +183,16 @@ impl<I: Iface> MemoryDomain for Altered<I> {
 // SAFETY: all operations are those of the interface below, which keeps the rules, or are not begun.
 unsafe impl<I: Iface> Iface for Altered<I> {
     below! { address reachable explain connect source_of disconnect all_sent }
-    below! { am_short am_bcopy am_zcopy flush flush_all fence want_writable progress check invalidate }
+    below! { am_short am_bcopy am_zcopy flush flush_all fence want_writable check invalidate }
 
     fn attr(&self) -> &IfaceAttr {
         &self.attr
+    }
+
+    fn progress(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        // Relaxed: one thread.
+        self.polls.0.fetch_add(1, Ordering::Relaxed);
+        self.iface.progress(sink, budget)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The bound on what trials take where messages come in windows, in virtual time: when each message is whole, beside a pair that
-//! goes by known costs. Not the rules themselves, which `src/select/tests.rs` has.
+//! goes by known costs; and that their choice follows what costs become. Not the rules themselves, which `src/select/tests.rs` has.
 
 use super::*;
 
@@ -125,6 +125,35 @@ fn trials_cost_a_fiftieth_of_a_stream_whose_receives_are_late() {
             let windows = (0..count / messages).map(|nth| Window { messages, late: late(nth) });
             let windows: Vec<Window> = windows.collect();
             bounded(MessageKind::Stream, ((byte, 50), false), &windows, 1);
+        }
+    }
+}
+
+/// The processors are moved apart, together and apart again: some hundred messages later those of windows travel as is best there.
+#[test]
+fn the_choice_of_windows_follows_the_costs() {
+    for kind in KINDS {
+        let pair = Pair::new(NEAR, "measured");
+        // Of four memories in turn none is fresh.
+        let windows = |count| {
+            for _ in 0..count {
+                pair.window(kind, Window { messages: 4, late: false }, false, &mut Vec::new());
+            }
+        };
+        windows(150);
+        for costs in [NEAR, FAR, NEAR, FAR] {
+            pair.set(costs);
+            windows(125);
+            assert_eq!(pair.copies(kind, true, false), costs == NEAR, "{kind:?}, {costs:?}");
+            let before = pair.estimates(kind, true, false);
+            windows(50);
+            for (after, before) in pair.estimates(kind, true, false).iter().zip(&before) {
+                let came = after.count - before.count;
+                assert!(
+                    if after.used { came >= 135 } else { came <= 15 },
+                    "{after:?}: {came} of 150"
+                );
+            }
         }
     }
 }

@@ -8,19 +8,26 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 use crate::Case;
 use crate::announced::count;
 use crate::kill::{dead, die, launch_with_deaths, until_dead};
+use crate::transports::{Settings, TRANSPORTS, case_of, in_guest};
 
 /// Ranks of a job.
 const RANKS: u32 = 4;
 
 /// Results of each worker.
-const RESULTS: u32 = 200;
+fn results() -> u32 {
+    if in_guest() { 40 } else { 200 }
+}
 
 /// The one that receives from any source at first.
 const RECEIVER: i32 = 0;
 
-/// The sender that is killed, and its last result.
+/// The sender that is killed.
 const VICTIM: i32 = 2;
-const LAST: u32 = 60;
+
+/// Its results.
+fn of_victim() -> u32 {
+    results() * 3 / 10
+}
 
 /// The sender that meets a receive that is lent to another one. It sends by flags in every case.
 const OTHER: i32 = 3;
@@ -67,40 +74,37 @@ const CASES: [AnySource; 6] = [
     },
 ];
 
-const TRANSPORTS: [(&str, &str); 2] = [("shm", "self,shm"), ("tcp", "self,tcp")];
-
-fn full_name(case: &AnySource, over: &str) -> String {
-    format!("any_source::{}_over_{over}", case.name)
+fn full_name(case: &AnySource) -> String {
+    format!("any_source::{}", case.name)
 }
 
 pub(crate) fn rank(name: &str) -> bool {
-    let named =
-        |case: &&AnySource| TRANSPORTS.iter().any(|(over, _)| full_name(case, over) == name);
+    let named = |case: &&AnySource| case_of(name) == Some(&full_name(case));
     let Some(case) = CASES.iter().find(named) else { return false };
     let world = bowline::init().expect("the launcher started this rank");
     (case.program)(&world);
     true
 }
 
+/// No case waits for what a killed rank has sent: it is killed when the others have received all that they count on.
 pub(crate) fn cases() -> Vec<Case> {
     let over = |case: &'static AnySource| {
-        TRANSPORTS.map(move |(over, transports)| {
-            let name = full_name(case, over);
-            Case::new(name.clone(), move || run(&name, case, transports))
+        TRANSPORTS.iter().map(move |over| {
+            over.case(&full_name(case), move |name, settings| run(name, case, settings))
         })
     };
     CASES.iter().flat_map(over).collect()
 }
 
-fn run(name: &str, case: &AnySource, transports: &str) -> Result<(), String> {
+fn run(name: &str, case: &AnySource, transport: Settings) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let report = directory.path().join("report");
-    let settings = [
-        ("BOWLINE_TRANSPORTS", transports),
+    let mut settings = transport.to_vec();
+    settings.extend([
         ("BOWLINE_ANY_SOURCE", "flags"),
         ("BOWLINE_RNDV_THRESHOLD", "32k"),
         ("BOWLINE_REPORT", report.to_str().ok_or("a path that is no text")?),
-    ];
+    ]);
     launch_with_deaths(RANKS, name.to_owned(), &settings, |rank| case.killed == Some(rank))?;
     let text = std::fs::read_to_string(&report).map_err(|error| error.to_string())?;
     match count(&text, OTHER, "sent", "rndv/any") {
@@ -125,14 +129,14 @@ const fn words(number: u32) -> usize {
 
 fn supply(world: &World, to: i32, killed: bool) {
     let rank = world.rank();
-    for number in 0..RESULTS {
-        if killed && rank == VICTIM && number == LAST {
+    for number in 0..results() {
+        if killed && rank == VICTIM && number == of_victim() {
             die();
         }
         let word = (rank as u32) << 16 | number;
         world.send(&vec![word; words(number)], to, DATA).expect("the receiver lives");
     }
-    world.send(&[RESULTS], to, END).expect("the receiver lives");
+    world.send(&[results()], to, END).expect("the receiver lives");
 }
 
 /// Receives the results of `workers`, among whom the victim may be killed.
@@ -144,13 +148,13 @@ fn collect(world: &World, workers: &[i32], killed: bool) {
     while !ended.iter().all(|ended| *ended) {
         // Now and then of any tag, too: results come before the end of their worker.
         let tag = if next[OTHER as usize] % 7 == 3 { ANY_TAG } else { DATA };
-        let at_end = (0..RANKS as usize).all(|rank| ended[rank] || next[rank] == RESULTS);
+        let at_end = (0..RANKS as usize).all(|rank| ended[rank] || next[rank] == results());
         let status = match world.recv(&mut items, ANY_SOURCE, if at_end { END } else { tag }) {
             Ok(status) => status,
             Err(MpiError::PeerFailed(_) | MpiError::MemberFailed { .. }) if killed => {
                 world.acknowledge_failures();
                 let victim = VICTIM as usize;
-                assert!(next[victim] <= LAST, "it was killed before");
+                assert!(next[victim] <= of_victim(), "it was killed before");
                 // What it had sent may still come.
                 ended[victim] = true;
                 continue;
@@ -159,7 +163,7 @@ fn collect(world: &World, workers: &[i32], killed: bool) {
         };
         let rank = status.source() as usize;
         if status.tag() == END {
-            assert_eq!(next[rank], RESULTS, "results overtaken by the end");
+            assert_eq!(next[rank], results(), "results overtaken by the end");
             ended[rank] = true;
             continue;
         }

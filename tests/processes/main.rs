@@ -21,6 +21,7 @@ mod meeting;
 mod rails;
 mod shared;
 mod streams;
+mod transports;
 mod written;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

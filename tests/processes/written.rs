@@ -1,6 +1,6 @@
 //! Messages that their senders write, as asked (`put`) and to receives that were announced (`rtr`), of which short ones, too:
-//! a rank is killed among them, the one that writes or the one that is written to, over shared memory and over tcp. What the
-//! others have under way ends, whole or with an error, and what they have among themselves goes on.
+//! a rank is killed among them, the one that writes or the one that is written to, over each transport. What the others have under
+//! way ends, whole or with an error, and what they have among themselves goes on.
 
 mod windows;
 
@@ -9,6 +9,7 @@ use bowline::mpi::{MpiError, World};
 use crate::Case;
 use crate::announced::count;
 use crate::kill::{self, LONG, dead, die, launch_with_deaths, until_dead};
+use crate::transports::{Settings, TRANSPORTS, case_of};
 
 /// The rank that is killed; rank 0 lives, and among three the last one.
 const VICTIM: i32 = 1;
@@ -117,40 +118,45 @@ const CASES: [Written; 11] = [
     },
 ];
 
-const TRANSPORTS: [(&str, &str); 2] = [("shm", "self,shm"), ("tcp", "self,tcp")];
+/// In these the survivor waits for the last message of the rank that is killed, which not every transport delivers.
+const WAIT_FOR_THE_DEAD: [&str; 2] = [
+    "dies_before_its_announced_receives_are_written",
+    "dies_before_its_short_receives_are_written",
+];
 
 pub(crate) fn rank(name: &str) -> bool {
-    let named = |case: &&Written| TRANSPORTS.iter().any(|(over, _)| full_name(case, over) == name);
+    let named = |case: &&Written| case_of(name) == Some(&full_name(case));
     let Some(case) = CASES.iter().find(named) else { return false };
     let world = bowline::init().expect("the launcher started this rank");
     (case.program)(&world);
     true
 }
 
-fn full_name(case: &Written, over: &str) -> String {
-    format!("written::{}_over_{over}", case.name)
+fn full_name(case: &Written) -> String {
+    format!("written::{}", case.name)
 }
 
 pub(crate) fn cases() -> Vec<Case> {
     let over = |case: &'static Written| {
-        TRANSPORTS.map(move |(over, transports)| {
-            let name = full_name(case, over);
-            Case::new(name.clone(), move || run(&name, case, transports))
+        let waits = WAIT_FOR_THE_DEAD.contains(&case.name);
+        let transports = TRANSPORTS.iter().filter(move |over| over.arrives_after_death || !waits);
+        transports.map(move |over| {
+            over.case(&full_name(case), move |name, settings| run(name, case, settings))
         })
     };
     CASES.iter().flat_map(over).collect()
 }
 
-fn run(name: &str, case: &Written, transports: &str) -> Result<(), String> {
+fn run(name: &str, case: &Written, transport: Settings) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
     let report = directory.path().join("report");
-    let settings = [
-        ("BOWLINE_TRANSPORTS", transports),
+    let mut settings = transport.to_vec();
+    settings.extend([
         ("BOWLINE_RNDV_SCHEME", case.scheme),
         ("BOWLINE_RNDV_THRESHOLD", "64k"),
         ("BOWLINE_RTR_MIN", case.least),
         ("BOWLINE_REPORT", report.to_str().ok_or("a path that is no text")?),
-    ];
+    ]);
     launch_with_deaths(case.ranks, name.to_owned(), &settings, |rank| rank == VICTIM)?;
     let text = std::fs::read_to_string(&report).map_err(|error| error.to_string())?;
     for (side, protocol) in case.counted {

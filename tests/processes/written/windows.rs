@@ -5,6 +5,7 @@ use bowline::mpi::{MpiError, World};
 
 use super::{SHORT, VICTIM, WORD};
 use crate::kill::{dead, die};
+use crate::transports::in_guest;
 
 /// The tag of the messages.
 const DATA: i32 = 101;
@@ -12,9 +13,10 @@ const DATA: i32 = 101;
 /// Messages of a window between each two ranks, in each direction.
 const WINDOW: u32 = 12;
 
-/// Windows of a job, and the one in whose midst the victim is killed.
-const WINDOWS: u32 = 60;
-const LAST: u32 = 30;
+/// Windows of a job. The victim is killed in the midst of the one after half of them.
+fn windows() -> u32 {
+    if in_guest() { 20 } else { 60 }
+}
 
 /// A message of the windows: of 4 to 1000 bytes, which nobody else sends.
 fn window_message(sender: i32, number: u32) -> Vec<u32> {
@@ -49,18 +51,21 @@ impl Partner {
 pub(super) fn exchange(world: &World) {
     let others = (0..world.size()).filter(|&rank| rank != world.rank());
     let mut partners: Vec<_> = others.map(|rank| Partner { rank, lives: true, next: 0 }).collect();
-    for window in 0..WINDOWS {
+    for window in 0..windows() {
         exchange_window(world, &mut partners, window);
     }
     for partner in &partners {
         let (rank, next) = (partner.rank, partner.next);
         match rank == VICTIM {
             true => {
-                assert!(next <= LAST * WINDOW + WINDOW / 2, "it was killed before message {next}");
+                assert!(
+                    next <= windows() / 2 * WINDOW + WINDOW / 2,
+                    "it was killed before message {next}"
+                );
                 dead(world.recv(&mut [0_u32], rank, WORD));
                 dead(world.send(&[0_u32], rank, WORD));
             }
-            false => assert_eq!(next, WINDOWS * WINDOW, "messages of rank {rank}"),
+            false => assert_eq!(next, windows() * WINDOW, "messages of rank {rank}"),
         }
     }
 }
@@ -87,7 +92,7 @@ fn exchange_window(world: &World, partners: &mut [Partner], window: u32) {
             }
         }
         for (number, items) in (0..).zip(&out) {
-            if (me, window, number) == (VICTIM, LAST, WINDOW / 2) {
+            if (me, window, number) == (VICTIM, windows() / 2, WINDOW / 2) {
                 die();
             }
             for (at, partner) in partners.iter_mut().enumerate() {

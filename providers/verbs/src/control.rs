@@ -140,7 +140,7 @@ impl<P: Send + 'static> Control<P> {
             events: outgoing,
             address_handles: HashMap::new(),
             secret: options.secret.clone(),
-            outsiders: 0,
+            unauthenticated: 0,
             timeout,
         };
         let thread = std::thread::Builder::new()
@@ -349,7 +349,7 @@ struct Worker<M: Pairs> {
     address_handles: HashMap<u64, Ah>,
     secret: Secret,
     /// Datagrams without the job's proof.
-    outsiders: u64,
+    unauthenticated: u64,
     timeout: Duration,
 }
 
@@ -454,7 +454,7 @@ impl<M: Pairs> Worker<M> {
         let Some(view) = view else { return };
         view.copy_out(&mut bytes);
         let Some(datagram) = wire::unseal(&self.secret, &bytes[..length]) else {
-            return self.outsider();
+            return self.drop_unauthenticated();
         };
         match Datagram::decode(datagram) {
             Ok(datagram) => {
@@ -468,14 +468,14 @@ impl<M: Pairs> Worker<M> {
 
     /// A datagram of somebody who does not know the secret. Nothing is kept of it and nothing answered.
     #[cold]
-    fn outsider(&mut self) {
-        if self.outsiders == 0 {
+    fn drop_unauthenticated(&mut self) {
+        if self.unauthenticated == 0 {
             tracing::warn!(
                 "dropped a datagram that is not of this job: its sender does not know the job's \
                  secret; others are dropped without another line here"
             );
         }
-        self.outsiders += 1;
+        self.unauthenticated += 1;
     }
 
     /// Gives the address handles of forgotten peers back, when there are many of them: by then what was sent to those

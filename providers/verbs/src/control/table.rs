@@ -400,7 +400,7 @@ impl<P> PeerTable<P> {
 
     /// Time has passed. Returns when to call again.
     pub fn tick(&mut self, now: Instant) -> Instant {
-        let patience = self.excuse(now);
+        let patience = self.extend_deadlines(now);
         let more = patience - self.timeout;
         let mut next = now + self.timeout / 4;
         let (mut sends, mut failed, mut ended) = (Vec::new(), Vec::new(), Vec::new());
@@ -455,7 +455,7 @@ impl<P> PeerTable<P> {
     }
 
     /// Gives the time back by which this tick is late, and returns how long a peer may have been silent (rule 6).
-    fn excuse(&mut self, now: Instant) -> Duration {
+    fn extend_deadlines(&mut self, now: Instant) -> Duration {
         let late = self.due.map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
         if late > self.timeout / 8 {
             self.short_of_processors = Some(now + 4 * self.timeout);

@@ -12,11 +12,11 @@ impl RcIface {
     pub(super) fn drain_then_break(&mut self, number: u32, how: PeerFailure) {
         self.read_completions();
         self.break_link(number, how);
-        self.mend();
+        self.break_marked_links();
     }
 
     /// Breaks the connections that were found broken while completions were read.
-    pub(super) fn mend(&mut self) {
+    pub(super) fn break_marked_links(&mut self) {
         while !self.state.broken.is_empty() {
             if let Some((peer, error)) = self.state.refused.take() {
                 let error = std::io::Error::from_raw_os_error(error);
@@ -122,7 +122,7 @@ impl RcIface {
         if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EAGAIN)) {
             return PostError::NoResource;
         }
-        // In a signal handler, too, so that the line is for `mend`, and there is space for one entry for each peer.
+        // In a signal handler, too, so that the line is for `break_marked_links`, and there is space for one entry for each peer.
         self.state.refused.get_or_insert((number, error.raw_os_error().unwrap_or(0)));
         if !self.state.broken.iter().any(|(broken, _)| *broken == number) {
             self.state.broken.push((number, PeerFailure::Unreachable));

@@ -249,7 +249,7 @@ impl RcIface {
                     {
                         // The connection broke under it, which is about to be reported.
                         self.send.give(buffer);
-                        return self.mend();
+                        return self.break_marked_links();
                     }
                 }
                 Waiting::Transfer { get, address, key, pieces, token } => {
@@ -261,7 +261,7 @@ impl RcIface {
                     let op = Op { token, holds: Holds::Lent(pieces.lent, None), reads: get };
                     if self.push_lent(number, work, &pieces.sges, op).is_err() {
                         self.events.complete(token, Err(PeerFailure::Unreachable));
-                        return self.mend();
+                        return self.break_marked_links();
                     }
                 }
                 Waiting::Flush(waiter) => match self.flush_link(number, waiter) {
@@ -269,7 +269,7 @@ impl RcIface {
                     Ok(false) => self.events.answer(waiter, Ok(0)),
                     Err(_) => {
                         self.events.answer(waiter, Err(PeerFailure::Unreachable));
-                        return self.mend();
+                        return self.break_marked_links();
                     }
                 },
             }

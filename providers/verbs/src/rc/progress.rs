@@ -47,7 +47,7 @@ impl RcIface {
             }
             events += self.deliver(sink, budget - events);
         }
-        self.mend();
+        self.break_marked_links();
         events += self.report_events(sink, budget - events);
         if !self.waiters.is_empty() {
             events += self.report_writable(sink, budget - events);
@@ -367,7 +367,7 @@ impl RcIface {
         while let Some(arrived) = self.state.arrived.pop_front() {
             self.receive.again(arrived.buffer);
         }
-        self.mend();
+        self.break_marked_links();
         self.events.clear();
         // A peer that waits for buffers here must be able to get rid of its own last messages.
         if let Err(error) = self.post_receives(false) {

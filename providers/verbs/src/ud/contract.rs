@@ -73,7 +73,7 @@ impl Wakeup for UdIface {
 
     fn arm(&mut self, _descriptor: bool) -> Armed {
         self.control.sleeping(true);
-        if self.lie_down() {
+        if self.prepare_to_sleep() {
             return Armed::Ready;
         }
         self.control.sleeping(false);

@@ -280,7 +280,7 @@ impl UdIface {
 
     /// Checks everything that could keep the interface awake, and sets the clock by which a
     /// sleeper sends again. Whether it may sleep.
-    pub(super) fn lie_down(&mut self) -> bool {
+    pub(super) fn prepare_to_sleep(&mut self) -> bool {
         self.pay(true);
         if let Err(error) = self.post_receives(true) {
             tracing::error!(%error, "receive buffers cannot be posted again");

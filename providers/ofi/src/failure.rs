@@ -21,11 +21,11 @@
 //! 2. A peer that is *gone* (its process ended, or its interface in this process was closed) reads
 //!    and writes nothing any more. libfabric does not always answer operations to the dead: they become
 //!    *orphans* once the queue has been empty for a while, and a late answer to an orphan is ignored.
-//! 3. Any other peer may live, whatever it said (Bye) and whatever is known of the network, which may
+//! 3. Any other peer may live, whatever it said (Close) and whatever is known of the network, which may
 //!    heal. Its connections are ended (`disconnect`), and the operations that name the user's memory
 //!    are awaited. Operations on buffers of our own become orphans, whose buffers stay taken. A
 //!    connection that may belong to another peer is ended only when all peers of that host have
-//!    failed, or when operations are still unanswered after BOWLINE_OFI_LOST_AFTER. With a Bye the
+//!    failed, or when operations are still unanswered after BOWLINE_OFI_LOST_AFTER. With a Close the
 //!    peer ends the connection itself, and ours is ended only if operations stay unanswered.
 //! 4. What is still unanswered after twice that time was lost in libfabric. Then the endpoint is
 //!    closed, after which libfabric touches no memory: every peer has failed, and the user's
@@ -169,7 +169,7 @@ impl OfiIface {
         self.drop_pending(index, how);
     }
 
-    /// A peer has said goodbye.
+    /// A Close of the peer has come.
     #[cold]
     pub(crate) fn closed_in_order(&mut self, index: u32) {
         self.fail_peer(index, PeerFailure::Closed);
@@ -385,8 +385,8 @@ impl OfiIface {
             if !peer.asked || !peer.is_well() || !peer.is_open() || !peer.greeted {
                 continue;
             }
-            let deaf = peer.deaf_since.map_or(Duration::ZERO, |since| now - since);
-            if deaf >= self.lost_after {
+            let blocked = peer.blocked_since.map_or(Duration::ZERO, |since| now - since);
+            if blocked >= self.lost_after {
                 self.fail_peer(index as u32, PeerFailure::Unreachable);
             } else if due {
                 peer.taken_due = true;
@@ -424,12 +424,12 @@ impl OfiIface {
         far.into_iter().chain(short.then_some(TRY_EVERY)).min()
     }
 
-    /// Has goodbye said to everybody who knows this interface, behind what waits for them.
-    pub(crate) fn say_bye(&mut self) {
+    /// Has a Close sent to every peer that knows this interface, behind what waits for it.
+    pub(crate) fn announce_close(&mut self) {
         for index in 0..self.peers.len() as u32 {
             let peer = &mut self.peers[index as usize];
             if peer.is_well() && peer.number != crate::wire::UNNUMBERED && peer.greeted {
-                peer.bye_due = true;
+                peer.close_due = true;
                 self.make_busy(index);
             }
         }
@@ -456,7 +456,7 @@ impl OfiIface {
     /// Whether something for a living peer has not left.
     pub(crate) fn has_unfinished(&self) -> bool {
         let unfinished =
-            |peer: &Peer| !peer.pending.is_empty() || peer.under_way > 0 || peer.bye_due;
+            |peer: &Peer| !peer.pending.is_empty() || peer.under_way > 0 || peer.close_due;
         self.peers.iter().any(|peer| peer.is_well() && unfinished(peer))
     }
 }

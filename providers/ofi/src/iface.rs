@@ -270,7 +270,7 @@ impl OfiIface {
     #[doc(hidden)]
     pub fn crash(mut self) {
         self.presence.crash();
-        // A forked child must not say goodbye in its parent's name; neither must this one.
+        // A forked child must not send a Close in its parent's name; neither must this one.
         self.pid = 0;
     }
 
@@ -405,7 +405,7 @@ fn attr(
 impl Drop for OfiIface {
     fn drop(&mut self) {
         if std::process::id() == self.pid {
-            self.say_bye();
+            self.announce_close();
             self.drain();
         }
         // The watch over the queue's descriptor goes before the queue.

@@ -98,7 +98,7 @@
 //!
 //! # Thread safety and cleanup
 //!
-//! An interface belongs to one thread at a time. Dropping it says goodbye to peers, waits up to
+//! An interface belongs to one thread at a time. Dropping it sends a Close to peers, waits up to
 //! 0.2 s until what was sent has left, and closes endpoint, queue and domain in the order that
 //! libfabric needs. libfabric's `shm` keeps names in `/dev/shm` while it runs and leaves them
 //! behind after SIGKILL.

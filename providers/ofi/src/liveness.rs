@@ -6,7 +6,7 @@
 //! it goes. For a peer on another host there is what libfabric reports, helped by a message now
 //! and then (see `failure`).
 //!
-//! The word of an interface goes from OPEN to CLOSED (dropped; its Bye may be under way) or to
+//! The word of an interface goes from OPEN to CLOSED (dropped; its Close may be under way) or to
 //! GONE (as by a crash), and stays there.
 //!
 //! **Remains.** Some providers (`shm`) reach endpoints of their own process through plain pointers,

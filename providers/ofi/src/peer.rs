@@ -90,7 +90,7 @@ pub(crate) struct Peer {
     pub(crate) greeted: bool,
     pub(crate) greeting_due: bool,
     /// The interface is being closed and has not said so yet.
-    pub(crate) bye_due: bool,
+    pub(crate) close_due: bool,
     /// Messages under credit that it lets us have under way.
     pub(crate) window: u32,
     /// Messages under credit that libfabric has taken, and how many of them the peer has.
@@ -102,7 +102,7 @@ pub(crate) struct Peer {
     /// It has to be said in a message of its own.
     pub(crate) taken_due: bool,
     /// Since when libfabric takes nothing for it though nothing is under way to it.
-    pub(crate) deaf_since: Option<Instant>,
+    pub(crate) blocked_since: Option<Instant>,
     pub(crate) pending: VecDeque<Pending>,
     /// Results of its atomic operations that have to go back.
     pub(crate) results: VecDeque<Outcome>,
@@ -144,14 +144,14 @@ impl Peer {
             number: UNNUMBERED,
             greeted: false,
             greeting_due: false,
-            bye_due: false,
+            close_due: false,
             window,
             sent: 0,
             answered: 0,
             taken: 0,
             reported: 0,
             taken_due: false,
-            deaf_since: None,
+            blocked_since: None,
             pending: VecDeque::new(),
             results: VecDeque::new(),
             under_way: 0,

@@ -336,15 +336,15 @@ impl OfiIface {
             let peer = &mut self.peers[index as usize];
             if !went {
                 peer.taken_due = true;
-                if peer.is_quiet() && peer.deaf_since.is_none() {
-                    peer.deaf_since = Some(std::time::Instant::now());
+                if peer.is_quiet() && peer.blocked_since.is_none() {
+                    peer.blocked_since = Some(std::time::Instant::now());
                 }
                 return false;
             }
-            peer.deaf_since = None;
+            peer.blocked_since = None;
             self.counters.credits += 1;
         }
-        !self.peers[index as usize].bye_due || self.part(index)
+        !self.peers[index as usize].close_due || self.post_close(index)
     }
 
     /// Sends a short message that is not under credit; false if it has to be tried again.
@@ -374,14 +374,14 @@ impl OfiIface {
         went.is_some()
     }
 
-    /// Says goodbye; false if it has to be tried again. It is a message whose completion is
+    /// Sends a Close; false if it has to be tried again. It is a message whose completion is
     /// awaited: messages are in order, so those before it have left, too. What was injected has
     /// no completion of its own.
-    fn part(&mut self, index: u32) -> bool {
-        let header = self.head(index, Kind::Bye, 0);
+    fn post_close(&mut self, index: u32) -> bool {
+        let header = self.head(index, Kind::Close, 0);
         let went = self.tracked(index, &header);
         if went.is_some() {
-            self.peers[index as usize].bye_due = false;
+            self.peers[index as usize].close_due = false;
         }
         went.is_some()
     }

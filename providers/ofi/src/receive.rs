@@ -76,7 +76,7 @@ impl OfiIface {
         match header.kind {
             Kind::Active => return self.active(buffer, len, header, sink),
             Kind::Taken => {}
-            Kind::Bye => self.closed_in_order(header.source),
+            Kind::Close => self.closed_in_order(header.source),
             Kind::Atomic => {
                 let view = self.rx.view(buffer);
                 let request = Self::field(view.slice(0, len).unwrap_or(View::empty()), HEADER);

@@ -20,7 +20,7 @@
 //! | Greeting | number u32 that the receiver shall use as its source, instance u64 of the receiver, proof of 32 bytes, address of the sender | no |
 //! | Active | three words of the user's header, payload | yes |
 //! | Taken | nothing | no |
-//! | Bye | nothing | no |
+//! | Close | nothing | no |
 //! | Atomic | request u32, code u8, width u8, zero u16, key u64, address u64, operand u64, compare u64 | yes |
 //! | Result | request u32, refused u32, old u64 | no: there is one for each request |
 //! | Refusal | instance u64 of the sender, instance u64 of the receiver | no |
@@ -38,7 +38,7 @@
 //!
 //! **Liveness of a pair.** Each side greets the other once, in answer to the other's greeting at the
 //! latest; until a side has been greeted it does not know its number and its messages wait with
-//! it. A Bye is the last message of a side.
+//! it. A Close is the last message of a side.
 
 use bowline_uct::{AM_HEADER_BYTES, AmHeader, AtomicOp, AtomicWidth, MAC_BYTES, Secret};
 
@@ -65,7 +65,7 @@ pub(crate) enum Kind {
     Greeting = 1,
     Active = 2,
     Taken = 3,
-    Bye = 4,
+    Close = 4,
     Atomic = 5,
     Result = 6,
     Refusal = 7,
@@ -77,7 +77,7 @@ impl Kind {
             1 => Self::Greeting,
             2 => Self::Active,
             3 => Self::Taken,
-            4 => Self::Bye,
+            4 => Self::Close,
             5 => Self::Atomic,
             6 => Self::Result,
             7 => Self::Refusal,
@@ -331,7 +331,7 @@ pub fn fuzz_message(bytes: &[u8]) {
                 assert_eq!(refusal(from, to)[HEADER..], *names);
             }
         }
-        Kind::Taken | Kind::Bye => {}
+        Kind::Taken | Kind::Close => {}
     }
 }
 

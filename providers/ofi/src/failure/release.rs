@@ -23,12 +23,12 @@ impl OfiIface {
         silent: bool,
     ) -> bool {
         let holds = self.ops.holds_memory_for(index);
-        let bye = how == PeerFailure::Closed;
-        if bye && !holds {
+        let closed = how == PeerFailure::Closed;
+        if closed && !holds {
             return silent || self.peers[index as usize].under_way == 0;
         }
-        if (!bye || silent) && !self.net.is_closed() {
-            self.cut(index, !bye, holds && waited >= self.lost_after);
+        if (!closed || silent) && !self.net.is_closed() {
+            self.cut(index, !closed, holds && waited >= self.lost_after);
         }
         let peer = &mut self.peers[index as usize];
         if !holds && !self.cut_failed && !any_open(&peer.cut) && (silent || peer.under_way == 0) {

@@ -310,10 +310,10 @@ fn a_closed_peer_is_reported_though_the_queue_is_never_empty() {
     assert!(near.failing.is_empty());
 }
 
-/// Its process, or its connection, was found to have ended before its goodbye was read.
+/// Its process, or its connection, was found to have ended before its Close was read.
 #[test]
-fn a_goodbye_that_is_read_late_says_that_the_peer_closed() {
-    let name = "a_goodbye_that_is_read_late_says_that_the_peer_closed";
+fn a_close_that_is_read_late_says_that_the_peer_closed() {
+    let name = "a_close_that_is_read_late_says_that_the_peer_closed";
     let _watchdog = Watchdog::start("ofi", name);
     for provider in ["tcp", "net", "shm"] {
         for (first, reported) in [
@@ -329,7 +329,7 @@ fn a_goodbye_that_is_read_late_says_that_the_peer_closed() {
                 near.progress(&mut seen, 16);
             }
             assert_eq!(seen.messages, [0, 1, 2], "{provider}");
-            assert_eq!(seen.failed, [reported], "{provider}: {first:?} and a goodbye");
+            assert_eq!(seen.failed, [reported], "{provider}: {first:?} and a Close");
         }
     }
 }

@@ -146,7 +146,7 @@ fn an_outsider_at_the_port_leaves_nothing() {
             }
             messages.push(crate::wire::refusal(member.iface.address.instance, number).to_vec());
             messages.push(
-                Header { kind: Kind::Bye, id: 0, source: UNNUMBERED, stamp: 0, taken: 0 }
+                Header { kind: Kind::Close, id: 0, source: UNNUMBERED, stamp: 0, taken: 0 }
                     .pack()
                     .into(),
             );

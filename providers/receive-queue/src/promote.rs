@@ -2,13 +2,13 @@
 //! `promoting`. What a sender does about it is in `route`.
 //!
 //! Everybody starts in the queue. The receiver counts what comes by it, and offers a ring to a sender
-//! that has sent [`HOT`] messages, while one is free; an offer reaches its sender while that one is at
+//! that has sent [`PROMOTE_AFTER`] messages, while one is free; an offer reaches its sender while that one is at
 //! most a few reservations further, which are short before the first offer, so that a sender whose
 //! receiver polls is promoted within its first 64 messages. When none is free and somebody in the
-//! queue sends much more than the owner of a ring, the coldest owner has to leave it.
+//! queue sends much more than the owner of a ring, the owner that sends least has to leave it.
 //!
 //! ```text
-//!           hot: reset, offer           SWITCH came by the queue       somebody is hotter: notice
+//!           busy: reset, offer          SWITCH came by the queue       somebody sends more: notice
 //!   Free ─────────────────────► Offered ───────────────────────► Active ─────────────────► Evicting
 //!    ▲                             │                               │                          │
 //!    │◄── the sender is gone ──────┴──── and its messages are handed out ─────────────────────┤
@@ -44,7 +44,7 @@ use super::fifo::parts;
 use super::lane_core::LaneCore;
 use super::link::SenderEntry;
 use super::remote::{Next, Outcome};
-use super::route::{HOT, Notice};
+use super::route::{Notice, PROMOTE_AFTER};
 
 /// Messages of all by the queue, for each ring, between two comparisons of those in it with the
 /// owners of rings.
@@ -71,7 +71,7 @@ struct Place {
 
 /// What is known of a sender.
 #[derive(Clone, Copy, Debug)]
-struct Heat {
+struct SenderLoad {
     /// Messages by the queue, halved in each period.
     count: u32,
     offer: u16,
@@ -82,7 +82,7 @@ struct Heat {
 #[derive(Debug, Default)]
 pub(super) struct Promotion {
     rings: Vec<Place>,
-    heat: Vec<Heat>,
+    loads: Vec<SenderLoad>,
     wanting: Vec<u16>,
     /// What has to be put into senders' route words.
     notices: VecDeque<(u16, Notice)>,
@@ -116,17 +116,17 @@ impl Promotion {
         if sender.link == SenderEntry::NO_LINK || parts(arrival.mark).0 != sender.cookie {
             return Choice::Take;
         }
-        if self.heat.len() < senders.len() {
-            self.heat.resize(senders.len(), Heat { count: 0, offer: 0, ring: None });
+        if self.loads.len() < senders.len() {
+            self.loads.resize(senders.len(), SenderLoad { count: 0, offer: 0, ring: None });
         }
-        let heat = &mut self.heat[usize::from(source)];
-        let owned = heat.ring.map(|ring| (usize::from(ring), self.rings[usize::from(ring)].state));
+        let load = &mut self.loads[usize::from(source)];
+        let owned = load.ring.map(|ring| (usize::from(ring), self.rings[usize::from(ring)].state));
         if arrival.id == SWITCH_ID {
             let named = read_switch(&arrival.header, self.rings.len() as u32);
             return match (owned, named) {
                 (Some((ring, State::Offered)), Some(number)) if ring == number as usize => {
                     self.rings[ring].state = State::Active;
-                    heat.count = 0;
+                    load.count = 0;
                     Choice::Skip
                 }
                 _ => Choice::Damaged,
@@ -137,8 +137,8 @@ impl Promotion {
             return Choice::Later;
         }
         self.seen += 1;
-        heat.count += 1;
-        if heat.count == HOT && owned.is_none() {
+        load.count += 1;
+        if load.count == PROMOTE_AFTER && owned.is_none() {
             self.wanting.push(source);
         }
         Choice::Take
@@ -146,16 +146,16 @@ impl Promotion {
 
     /// The ring of a sender.
     fn of(&self, sender: usize) -> Option<usize> {
-        self.heat.get(sender)?.ring.map(usize::from)
+        self.loads.get(sender)?.ring.map(usize::from)
     }
 
     /// A ring is nobody's any more.
     fn release(&mut self, ring: usize) {
         let place = &mut self.rings[ring];
         place.state = State::Free;
-        if let Some(heat) = self.heat.get_mut(usize::from(place.sender)) {
-            heat.ring = None;
-            heat.count = 0;
+        if let Some(load) = self.loads.get_mut(usize::from(place.sender)) {
+            load.ring = None;
+            load.count = 0;
         }
     }
 
@@ -168,27 +168,27 @@ impl Promotion {
         lane.distrust(sender);
     }
 
-    /// The coldest owner of a ring, if one of those in the queue sends much more.
+    /// The owner of a ring that sends least, if one of those in the queue sends much more.
     fn to_evict(&self) -> Option<usize> {
         let busy = |place: &Place| matches!(place.state, State::Free | State::Evicting);
         if self.rings.iter().any(busy) {
             return None;
         }
         let wanted =
-            self.wanting.iter().map(|&sender| self.heat[usize::from(sender)].count).max()?;
+            self.wanting.iter().map(|&sender| self.loads[usize::from(sender)].count).max()?;
         let active =
             self.rings.iter().enumerate().filter(|(_, place)| place.state == State::Active);
-        let (ring, coldest) = active.min_by_key(|(_, place)| place.taken)?;
-        (u64::from(wanted) > 2 * u64::from(coldest.taken)).then_some(ring)
+        let (ring, least) = active.min_by_key(|(_, place)| place.taken)?;
+        (u64::from(wanted) > 2 * u64::from(least.taken)).then_some(ring)
     }
 
     fn begin_period(&mut self) {
         self.seen = 0;
-        for heat in &mut self.heat {
-            heat.count /= 2;
+        for load in &mut self.loads {
+            load.count /= 2;
         }
-        let heat = &self.heat;
-        self.wanting.retain(|&sender| heat[usize::from(sender)].count >= HOT);
+        let loads = &self.loads;
+        self.wanting.retain(|&sender| loads[usize::from(sender)].count >= PROMOTE_AFTER);
         for place in &mut self.rings {
             place.taken = 0;
         }
@@ -252,13 +252,13 @@ impl Promotion {
         handed
     }
 
-    /// Offers rings that are free, asks for one back where another sender is hotter, and notifies senders.
+    /// Offers rings that are free, asks for one back where another sender has sent more, and notifies senders.
     pub(super) fn promote(&mut self, lane: &mut LaneCore) {
         while let Some(ring) = self.rings.iter().position(|place| place.state == State::Free) {
-            let heat = &self.heat;
-            let hottest = self.wanting.iter().enumerate();
-            let hottest = hottest.max_by_key(|(_, sender)| heat[usize::from(**sender)].count);
-            let Some((at, &sender)) = hottest else { break };
+            let loads = &self.loads;
+            let busiest = self.wanting.iter().enumerate();
+            let busiest = busiest.max_by_key(|(_, sender)| loads[usize::from(**sender)].count);
+            let Some((at, &sender)) = busiest else { break };
             self.wanting.swap_remove(at);
             self.offer(lane, ring, sender);
         }
@@ -267,7 +267,7 @@ impl Promotion {
                 let place = &mut self.rings[ring];
                 place.state = State::Evicting;
                 let sender = place.sender;
-                let offer = self.heat[usize::from(sender)].offer;
+                let offer = self.loads[usize::from(sender)].offer;
                 self.notices.push_back((sender, Notice::Leave { offer }));
                 lane.stats.evictions += 1;
             }
@@ -288,10 +288,10 @@ impl Promotion {
             return;
         }
         remote_ring::reset(&lane.ring_words(ring), lane.shape.slots);
-        let heat = &mut self.heat[usize::from(sender)];
-        heat.offer = heat.offer.wrapping_add(1).max(1);
-        heat.ring = Some(ring as u16);
-        let notice = Notice::Offer { offer: heat.offer, ring: ring as u16 };
+        let load = &mut self.loads[usize::from(sender)];
+        load.offer = load.offer.wrapping_add(1).max(1);
+        load.ring = Some(ring as u16);
+        let notice = Notice::Offer { offer: load.offer, ring: ring as u16 };
         let consumer = remote_ring::Consumer::default();
         self.rings[ring] = Place { state: State::Offered, sender, consumer, taken: 0 };
         self.notices.push_back((sender, notice));

@@ -38,7 +38,7 @@ use super::sending::{By, Promoting, Ring, Sending, Stage};
 use super::token::What;
 
 /// Messages by the queue after which a sender wants a ring.
-pub(super) const HOT: u32 = 16;
+pub(super) const PROMOTE_AFTER: u32 = 16;
 
 /// Slots that a sender who was never offered a ring reserves in small parts.
 const FIRST_SLOTS: u64 = 64;
@@ -113,7 +113,7 @@ impl LaneCore {
             By::Queue(mut counted) => {
                 // So that the receiver sees what it is before much has gone by the queue.
                 let new = self.links[index as usize].fifo.counts().1 < FIRST_SLOTS;
-                let most = if new && promoting.offer == 0 { HOT } else { u32::MAX };
+                let most = if new && promoting.offer == 0 { PROMOTE_AFTER } else { u32::MAX };
                 let next = self.send_counted(index, &mut counted, most, answer);
                 (By::Queue(counted), next)
             }

@@ -8,7 +8,7 @@ use bowline_base::view::View;
 use bowline_base::words::DirectWords;
 use bowline_uct::{AmHeader, AmId, Arrival, Sink, Source};
 
-use crate::hot_senders::Hot;
+use crate::busy_senders::BusySenders;
 use crate::message::{PADDED, TRAILER, VOID_ID};
 use crate::ring_table::ActiveRing;
 
@@ -36,7 +36,7 @@ pub(crate) struct Inner<'a> {
     pub(crate) active: &'a mut Vec<ActiveRing>,
     pub(crate) free: &'a mut [Option<ring::Consumer<DirectWords>>],
     pub(crate) ignored: &'a [u32],
-    pub(crate) hot: &'a mut Hot,
+    pub(crate) busy_senders: &'a mut BusySenders,
     pub(crate) held: &'a mut Option<Held>,
     pub(crate) staging: &'a mut [u8],
     pub(crate) sources: u32,
@@ -72,7 +72,7 @@ impl Inner<'_> {
             return;
         };
         self.given += 1;
-        self.hot.count(source);
+        self.busy_senders.count(source);
         let _ = sink.am(Arrival { source: Source(source), id, header: message.header, payload });
     }
 
@@ -134,7 +134,7 @@ impl Inner<'_> {
             {
                 let consumer = place.take().expect("the guard saw that it is there");
                 self.active.push(ActiveRing::new(number, source, consumer));
-                self.hot.forget(source);
+                self.busy_senders.forget(source);
             }
             // Not its ring, or one that is active already.
             _ => self.finding = Some(Finding::Damaged(source)),

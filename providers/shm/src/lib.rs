@@ -53,6 +53,7 @@
 mod accept;
 mod addr;
 mod area;
+mod busy_senders;
 mod cma;
 mod connect;
 mod contract;
@@ -62,7 +63,6 @@ mod foreign;
 #[doc(hidden)]
 pub mod fuzz;
 mod guests;
-mod hot_senders;
 mod iface;
 mod layout;
 mod lent;

@@ -218,8 +218,8 @@ impl ShmIface {
                 self.silence();
             }
         }
-        if self.receiver.hot.due() {
-            self.compare_heat();
+        if self.receiver.busy_senders.due() {
+            self.compare_loads();
         }
         given
     }

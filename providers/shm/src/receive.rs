@@ -17,7 +17,7 @@ use bowline_base::words::DirectWords;
 use bowline_uct::{AmId, Arrival, Sink, Source};
 
 use crate::accept::{Finding, Held, Inner};
-use crate::hot_senders::Hot;
+use crate::busy_senders::BusySenders;
 use crate::ring_table::{ActiveRing, Taken};
 
 /// The receiving half of an interface.
@@ -30,7 +30,7 @@ pub(crate) struct Receiver {
     pub(crate) free: Vec<Option<ring::Consumer<DirectWords>>>,
     /// Damaged sources, whose messages are dropped. Empty in a healthy job.
     pub(crate) ignored: Vec<u32>,
-    pub(crate) hot: Hot,
+    pub(crate) busy_senders: BusySenders,
     /// Sources below this are ranks or guests.
     pub(crate) sources: u32,
     /// How many active rings the next call leaves for later, since the last one ended with them.
@@ -54,7 +54,7 @@ impl Receiver {
         Self {
             queue,
             active: Vec::with_capacity(rings.len()),
-            hot: Hot::new(),
+            busy_senders: BusySenders::new(),
             free: rings.into_iter().map(Some).collect(),
             ignored: Vec::new(),
             sources,
@@ -191,10 +191,11 @@ impl Receiver {
     /// The queue, and what its messages touch.
     #[inline]
     pub(crate) fn parts(&mut self) -> (&mut seq::Consumer<DirectWords>, Inner<'_>) {
-        let Self { queue, active, free, ignored, hot, held, staging, sources, .. } = self;
+        let Self { queue, active, free, ignored, busy_senders, held, staging, sources, .. } = self;
         let sources = *sources;
         let (given, finding) = (0, None);
-        let inner = Inner { active, free, ignored, hot, held, staging, sources, given, finding };
+        let inner =
+            Inner { active, free, ignored, busy_senders, held, staging, sources, given, finding };
         (queue, inner)
     }
 
@@ -230,7 +231,7 @@ impl Receiver {
             active: &mut self.active,
             free: &mut self.free,
             ignored: &self.ignored,
-            hot: &mut self.hot,
+            busy_senders: &mut self.busy_senders,
             held: &mut None,
             staging: &mut self.staging,
             sources: self.sources,
@@ -332,24 +333,24 @@ impl Receiver {
         }
     }
 
-    /// Asks the owner of the ring that is used least for it, if a source of the queue is hotter.
+    /// Asks the owner of the ring that is used least for it, if a source of the queue sends more.
     /// Returns the owner.
     #[cold]
-    pub(crate) fn evict_for_hotter(&mut self) -> Option<u32> {
-        let (source, seen) = self.hot.hottest()?;
+    pub(crate) fn evict_for_busier(&mut self) -> Option<u32> {
+        let (source, seen) = self.busy_senders.busiest()?;
         let full = self.active.len() == self.free.len();
         let evicting = self.active.iter().any(|ring| ring.evicted);
         let mut owner = None;
         if full && !evicting && !self.active.iter().any(|ring| ring.source == source) {
-            let coldest = self.active.iter_mut().min_by_key(|ring| ring.taken)?;
-            // Twice as hot, so that two equals do not take a ring from each other for ever.
-            if u64::from(seen) > 2 * u64::from(coldest.taken) {
-                coldest.evicted = true;
-                coldest.consumer.evict();
-                owner = Some(coldest.source);
+            let least = self.active.iter_mut().min_by_key(|ring| ring.taken)?;
+            // Twice as much, so that two equals do not take a ring from each other for ever.
+            if u64::from(seen) > 2 * u64::from(least.taken) {
+                least.evicted = true;
+                least.consumer.evict();
+                owner = Some(least.source);
             }
         }
-        self.hot.clear();
+        self.busy_senders.clear();
         for ring in &mut self.active {
             ring.taken = 0;
         }

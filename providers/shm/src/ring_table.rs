@@ -10,7 +10,7 @@ use bowline_uct::{AmId, Arrival, Sink, Source, Verdict};
 pub(crate) struct ActiveRing {
     pub(crate) number: u32,
     pub(crate) source: u32,
-    /// Messages since the last comparison with the hot sources of the queue.
+    /// Messages since the last comparison with the busiest sources of the queue.
     pub(crate) taken: u32,
     /// Messages that one call takes behind the first; see [`ActiveRing::take_more`].
     pub(crate) window: u32,

@@ -88,7 +88,7 @@ impl Inner<'_> {
             return false;
         }
         self.given += 1;
-        self.hot.count(source);
+        self.busy_senders.count(source);
         true
     }
 }

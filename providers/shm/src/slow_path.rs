@@ -407,8 +407,8 @@ impl ShmIface {
 
     /// Compares the sources of the queue with the owners of the rings.
     #[cold]
-    pub(crate) fn compare_heat(&mut self) {
-        let Some(owner) = self.receiver.evict_for_hotter() else { return };
+    pub(crate) fn compare_loads(&mut self) {
+        let Some(owner) = self.receiver.evict_for_busier() else { return };
         self.counters.rings_evicted += 1;
         // The owner may be silent: it checks its rings when its attention is called.
         self.call(owner);

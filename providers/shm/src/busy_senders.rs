@@ -5,12 +5,12 @@
 /// place of the least one and its count (the *space saving* sketch of Metwally, Agrawal and
 /// El Abbadi, 2005), so that a source which sends more than its share is always in it.
 #[derive(Debug)]
-pub(crate) struct Hot {
+pub(crate) struct BusySenders {
     entries: [(u32, u32); Self::ENTRIES],
     seen: u32,
 }
 
-impl Hot {
+impl BusySenders {
     const ENTRIES: usize = 8;
     /// Messages of the queue between two comparisons with the rings.
     const PERIOD: u32 = 1024;
@@ -53,7 +53,7 @@ impl Hot {
         self.seen >= Self::PERIOD
     }
 
-    pub(crate) fn hottest(&self) -> Option<(u32, u32)> {
+    pub(crate) fn busiest(&self) -> Option<(u32, u32)> {
         self.entries.iter().copied().max_by_key(|entry| entry.1).filter(|entry| entry.1 > 0)
     }
 
@@ -68,16 +68,16 @@ mod tests {
 
     #[test]
     fn a_source_above_its_share_is_found_among_many() {
-        let mut hot = Hot::new();
+        let mut senders = BusySenders::new();
         for round in 0..200u32 {
-            hot.count(7);
+            senders.count(7);
             // Twenty others, each with a twentieth of the rest.
-            hot.count(100 + round % 20);
+            senders.count(100 + round % 20);
         }
-        let (source, count) = hot.hottest().unwrap();
+        let (source, count) = senders.busiest().unwrap();
         assert_eq!(source, 7);
         assert!(count >= 200);
-        hot.forget(7);
-        assert_ne!(hot.hottest().unwrap().0, 7);
+        senders.forget(7);
+        assert_ne!(senders.busiest().unwrap().0, 7);
     }
 }

@@ -430,8 +430,8 @@ impl TcpIface {
         self.connecting.retain(|&other| other != index);
         self.open += 1;
         self.counters.connections += 1;
-        if !self.is_open(self.hot) {
-            self.hot = index;
+        if !self.is_open(self.last_active) {
+            self.last_active = index;
         }
         self.set_timer();
         self.flush_queue(index);

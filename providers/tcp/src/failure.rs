@@ -47,7 +47,7 @@ impl TcpIface {
             self.restless -= 1;
         }
         self.waiters.cancel(EpId(index));
-        self.suspects.retain(|&suspect| suspect != index);
+        self.broken.retain(|&broken| broken != index);
         self.ready.retain(|&ready| ready != index);
         if self.by_uid.get(&uid) == Some(&index) {
             self.by_uid.remove(&uid);
@@ -179,7 +179,7 @@ impl TcpIface {
             let since = peer.in_vain.unwrap_or(now).max(now.checked_sub(heard).unwrap_or(now));
             peer.in_vain = Some(since);
             if now.saturating_duration_since(since) >= timeout {
-                self.suspect(index, PeerFailure::Unreachable);
+                self.mark_broken(index, PeerFailure::Unreachable);
             }
         }
     }

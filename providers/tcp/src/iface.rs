@@ -86,7 +86,7 @@ pub struct TcpIface {
     /// Peers so far: distinguishes the users of a number.
     pub(crate) met: u64,
     /// The connection that brought something last; where there is no other, it is asked by `recv`.
-    pub(crate) hot: u32,
+    pub(crate) last_active: u32,
     /// Connections that were found ready and have not been read yet.
     pub(crate) ready: VecDeque<u32>,
     /// Connections that stand.
@@ -101,7 +101,7 @@ pub struct TcpIface {
     pub(crate) events: EventQueue,
     pub(crate) waiters: WritableList,
     /// Peers to which sending failed, to be read to their end.
-    pub(crate) suspects: Vec<u32>,
+    pub(crate) broken: Vec<u32>,
     pub(crate) sent: Vec<Token>,
     pub(crate) epoll: OwnedFd,
     pub(crate) attr: IfaceAttr,
@@ -238,7 +238,7 @@ impl TcpIface {
             peers: Vec::new(),
             free_peers: Vec::new(),
             met: 0,
-            hot: u32::MAX,
+            last_active: u32::MAX,
             ready: VecDeque::new(),
             open: 0,
             restless: 0,
@@ -248,7 +248,7 @@ impl TcpIface {
             staging,
             events: EventQueue::default(),
             waiters: WritableList::default(),
-            suspects: Vec::new(),
+            broken: Vec::new(),
             sent: Vec::new(),
             epoll,
             options,

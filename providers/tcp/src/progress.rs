@@ -62,13 +62,13 @@ impl TcpIface {
                 return given;
             }
         }
-        if !self.suspects.is_empty() {
-            given += self.chase(sink, budget - given);
+        if !self.broken.is_empty() {
+            given += self.drain_broken(sink, budget - given);
         }
         // Who was found ready and had to wait is served first.
         let several = self.open > 1 || !self.ready.is_empty();
         if !several && given < budget {
-            given += self.pull_hot(sink, budget - given);
+            given += self.poll_last_active(sink, budget - given);
         }
         let quiet = self.open == 1 && self.restless == 0 && self.connecting.is_empty();
         let all = several || given == 0 && !quiet;
@@ -79,11 +79,11 @@ impl TcpIface {
     }
 
     #[inline]
-    fn pull_hot(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
-        let hot = self.hot;
-        match self.peers.get(hot as usize) {
+    fn poll_last_active(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+        let index = self.last_active;
+        match self.peers.get(index as usize) {
             Some(Some(peer)) if peer.socket.is_some() && !self.receiver.waiting => {
-                self.pull(hot, sink, budget)
+                self.pull(index, sink, budget)
             }
             _ => 0,
         }
@@ -91,11 +91,11 @@ impl TcpIface {
 
     /// Reads connections to which sending has failed, until their end.
     #[cold]
-    fn chase(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
+    fn drain_broken(&mut self, sink: &mut dyn Sink, budget: u32) -> u32 {
         let mut given = 0;
         let mut at = 0;
-        while at < self.suspects.len() && given < budget && !self.receiver.waiting {
-            let index = self.suspects[at];
+        while at < self.broken.len() && given < budget && !self.receiver.waiting {
+            let index = self.broken[at];
             let empty = self.counters.receives_empty;
             if self.is_open(index) {
                 given += self.pull(index, sink, budget - given);
@@ -103,7 +103,7 @@ impl TcpIface {
             if self.is_open(index) && self.counters.receives_empty > empty {
                 // Its error was returned by the call that sent; nothing more comes.
                 let broken = self.peer(index).and_then(|peer| peer.broken);
-                self.fail(index, broken.expect("a suspect is one because sending failed"));
+                self.fail(index, broken.expect("it was marked since sending failed"));
             }
             // One that has failed stands here no more.
             if self.is_open(index) {
@@ -212,7 +212,7 @@ impl TcpIface {
     pub(crate) fn has_work(&self) -> bool {
         !self.events.is_empty()
             || self.receiver.waiting
-            || !self.suspects.is_empty()
+            || !self.broken.is_empty()
             || !self.requests.is_empty()
             || !self.outcomes.is_empty()
             || self.waiters.iter().any(|ep| self.peer(ep.0).is_some_and(|peer| peer.has_space()))

@@ -57,7 +57,7 @@ impl TcpIface {
                 0
             }
             Pulled::Bytes => {
-                self.hot = index;
+                self.last_active = index;
                 self.take_frames(index, sink, budget)
             }
         }

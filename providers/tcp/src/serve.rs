@@ -240,16 +240,16 @@ impl TcpIface {
     /// Sending has failed.
     #[cold]
     pub(crate) fn break_off(&mut self, index: u32, error: Errno) {
-        self.suspect(index, failure_of(error));
+        self.mark_broken(index, failure_of(error));
     }
 
     /// Nothing more is posted. What the peer said before is still read.
     #[cold]
-    pub(crate) fn suspect(&mut self, index: u32, how: PeerFailure) {
+    pub(crate) fn mark_broken(&mut self, index: u32, how: PeerFailure) {
         let Some(peer) = self.peer_mut(index) else { return };
         if peer.broken.is_none() && peer.state == State::Open {
             peer.broken = Some(how);
-            self.suspects.push(index);
+            self.broken.push(index);
         }
     }
 }

@@ -137,7 +137,7 @@ fn what_a_lost_host_has_sent_comes_first() {
         } else {
             Some(b)
         };
-        a.iface.suspect(ep.0, PeerFailure::Unreachable);
+        a.iface.mark_broken(ep.0, PeerFailure::Unreachable);
         assert!(
             a.iface.am_short(ep, super::ID, &[0; 3], &[]).is_err(),
             "nothing is posted any more"

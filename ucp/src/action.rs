@@ -46,7 +46,7 @@ pub(crate) enum Action {
     End(Key),
     /// Give eager credit back.
     Credit(PeerIndex),
-    /// Tell a sender how messages of a class are to come.
+    /// Send SELECT: how messages of a class are to come.
     Select {
         /// The sender.
         peer: PeerIndex,
@@ -63,8 +63,8 @@ pub(crate) enum Action {
     Unpark(PeerIndex),
     /// Do what peers ask for on memory of this worker.
     ServeRemotes,
-    /// Post more of what a peer is asked for on its memory.
-    Pump(PeerIndex),
+    /// Post more pieces of operations that a peer carries out on its memory.
+    PostEmulated(PeerIndex),
     /// Try the one-sided operations that wait for space again.
     ResumeOneSided,
     /// Something ended that closings of endpoints may have waited for.
@@ -85,7 +85,7 @@ pub(crate) enum Action {
     /// A peer has more eager payload here than it was granted.
     Overrun(PeerIndex),
     /// The entries of what came unasked exceed their limit.
-    Relieve,
+    EnforceEnvelopeLimit,
     /// A peer has answered the close of its endpoint.
     Closed(PeerIndex),
     /// Take a buffer back from the reads or writes of peers.
@@ -109,7 +109,7 @@ impl Action {
             | Self::Resume(peer)
             | Self::FeedStream(peer)
             | Self::Unpark(peer)
-            | Self::Pump(peer)
+            | Self::PostEmulated(peer)
             | Self::Farewell(peer)
             | Self::Notice(peer)
             | Self::LetGo(peer)
@@ -123,7 +123,7 @@ impl Action {
             | Self::ServeRemotes
             | Self::ResumeOneSided
             | Self::StepClosings
-            | Self::Relieve
+            | Self::EnforceEnvelopeLimit
             | Self::Withdraw { .. } => None,
         }
     }

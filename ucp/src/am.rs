@@ -69,7 +69,7 @@ impl Worker {
         let inner = &mut *self.inner.borrow_mut();
         let AmKept(AmArrival { from, header, payload, remote, .. }) = message;
         let none = Envelope { space: 0, source: 0, tag: 0 };
-        let peer = inner.engine.place_of(from);
+        let peer = inner.engine.slot_of(from);
         if let Some(rts) = &remote {
             inner.engine.index_of(from)?;
             if let Some(how) = inner.engine.peers[peer as usize].failure() {
@@ -117,7 +117,7 @@ impl Inner {
 
     /// Reports to the sender of a message that nobody will receive it, unless it has taken it back.
     pub(crate) fn am_dropped(&mut self, from: Ep, rts: &Rts, outcome: u64) {
-        let peer = self.engine.place_of(from);
+        let peer = self.engine.slot_of(from);
         if self.engine.am_waiting.remove(&(peer, rts.request)) {
             self.control(peer, wire::ACK, [rts.request, outcome], &[]);
         }

@@ -77,7 +77,7 @@ impl Inner {
         let key = request::begin(&mut self.engine.requests, Body::OneSided(Box::new(one)));
         let entry = WaitingOperation { key, what, memory, at, from: 0, to };
         self.engine.emulation.sides.entry(peer).or_default().waiting.push_back(entry);
-        self.pump(peer);
+        self.post_emulated(peer);
         Progress::Pending(RequestId(key))
     }
 
@@ -108,7 +108,7 @@ impl Inner {
             self.engine.emulation.use_key(served);
         }
         self.engine.emulation.sides.entry(peer).or_default().waiting.push_back(entry);
-        self.pump(peer);
+        self.post_emulated(peer);
     }
 
     /// Has a flush wait for what is under way with `peer`.
@@ -118,12 +118,12 @@ impl Inner {
         one.in_flight += 1;
         let entry = WaitingOperation { key, what: What::Flush, memory: 0, at: 0, from: 0, to: 0 };
         self.engine.emulation.sides.entry(peer).or_default().waiting.push_back(entry);
-        self.pump(peer);
+        self.post_emulated(peer);
     }
 
-    /// Posts pieces while there is space in the window.
+    /// Posts pieces of what a peer carries out on its memory, while there is space in the window.
     #[cold]
-    pub(crate) fn pump(&mut self, index: PeerIndex) {
+    pub(crate) fn post_emulated(&mut self, index: PeerIndex) {
         while let Some(side) = self.engine.emulation.sides.get_mut(&index)
             && side.sent.len() < WINDOW
             && let Some(entry) = side.waiting.front_mut()
@@ -280,7 +280,7 @@ impl Engine {
             }
             self.answered(key, what, None);
         }
-        self.actions.push(Action::Pump(peer));
+        self.actions.push(Action::PostEmulated(peer));
         Some(())
     }
 

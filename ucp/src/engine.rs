@@ -32,7 +32,7 @@ use crate::state::counters::Counters;
 use crate::state::emulation::Emulation;
 use crate::state::in_place::InPlace;
 use crate::state::inbox::Delivery;
-use crate::state::places::Places;
+use crate::state::slots::FreeSlots;
 use crate::state::stream::Streams;
 use crate::status::{MessageInfo, OpStatus, ReceiveError};
 use crate::unexpected::Unexpected;
@@ -95,8 +95,8 @@ pub(crate) struct Engine {
     pub(crate) dead: Vec<Lost>,
     /// For progress from beside.
     pub(crate) async_state: AsyncState,
-    /// Which places of `peers` are nobody's.
-    pub(crate) places: Places,
+    /// Which slots of `peers` are nobody's.
+    pub(crate) slots: FreeSlots,
 }
 
 impl Engine {
@@ -139,7 +139,7 @@ impl Engine {
             job,
             dead: Vec::new(),
             async_state: AsyncState::NONE,
-            places: Places::default(),
+            slots: FreeSlots::default(),
         };
         engine.set_protocols(protocols);
         engine

@@ -8,7 +8,7 @@
 //!  any state ─(death, damage, a limit)─► Failed  (final)
 //! ```
 //! A peer is an index in the worker's table inside of the worker, and an [`Ep`] with its user. When it has
-//! failed, and no table of the worker names it any more, its place may become another's, which has the
+//! failed, and no table of the worker names it any more, its slot may become another's, which has the
 //! next generation: `reuse.rs` says when that is, and what an older [`Ep`] is then.
 //! `close.rs` has the rules of the two states in the middle, `reject.rs` those of the failures that
 //! this worker declares itself.
@@ -39,13 +39,13 @@ pub(crate) const NO_PEER: PeerIndex = u32::MAX;
 /// from there reaches nobody.
 pub(crate) const REJECTED: PeerIndex = 1 << 31;
 
-/// An endpoint: a peer as the user names it. Valid as long as its worker. Once it is over its place may
+/// An endpoint: a peer as the user names it. Valid as long as its worker. Once it is over its slot may
 /// become another peer's, whom it never names: it is then as one that was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ep(NonZeroU64);
 
 impl Ep {
-    /// The endpoint of the peer that is the `generation`-th at its place; see [`crate::reuse`].
+    /// The endpoint of the peer that is the `generation`-th in its slot; see [`crate::reuse`].
     pub(crate) const fn new(index: PeerIndex, generation: u32) -> Self {
         match NonZeroU64::new((generation as u64) << 32 | index as u64) {
             Some(name) => Self(name),
@@ -53,7 +53,7 @@ impl Ep {
         }
     }
 
-    /// The place.
+    /// The slot.
     #[inline(always)]
     pub(crate) const fn index(self) -> PeerIndex {
         self.0.get() as u32
@@ -76,7 +76,7 @@ pub(crate) enum PeerState {
     Failed(PeerFailure),
 }
 
-/// Whose the place of a peer in the table is; see [`crate::reuse`].
+/// Whose the slot of a peer in the table is; see [`crate::reuse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
     /// The peer's, also when it has failed.

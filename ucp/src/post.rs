@@ -141,7 +141,7 @@ pub(crate) fn parts(
     short(lane, peer, id, words, &joined[..total])
 }
 
-/// Posts a message whose payload is `lead` and then `buffer`.
+/// Posts a message whose payload is `before` and then `buffer`.
 pub(crate) fn message(
     lane: &mut dyn Iface,
     peer: &mut Peer,

@@ -1,4 +1,4 @@
-//! Places in the table of peers that are used again, so that a server's memory grows with the clients
+//! Slots in the table of peers that are used again, so that a server's memory grows with the clients
 //! that it has at once, and not with those that it ever had.
 //!
 //! ```text
@@ -10,25 +10,25 @@
 //! Rules.
 //!
 //! 1. *An [`Ep`] is an index and a generation.* Whatever takes one from the user compares it with the
-//!    name of the peer at the place ([`Engine::index_of`]; the short path on its own, beside its
+//!    name of the peer at the slot ([`Engine::index_of`]; the short path on its own, beside its
 //!    limit). One of an earlier generation is as one that was closed: it has failed with
 //!    [`PeerFailure::Closed`], its close is done, and nothing is known of it.
-//! 2. *Inside of the worker a peer is an index without generation.* That is sound since a place is freed
+//! 2. *Inside of the worker a peer is an index without generation.* That is sound since a slot is freed
 //!    only when no table of the worker names it any more. Nobody counts: from time to time all tables
-//!    are gone through, the places that they name are marked, and of those that are over the others are
+//!    are gone through, the slots that they name are marked, and of those that are over the others are
 //!    freed. [`Inner::named`] takes every table by name, so that a new one does not compile before
 //!    somebody has decided about it. What is handed to the user and comes back, a kept active message
 //!    for instance, names an [`Ep`].
 //! 3. *Over is* what was closed in order, from either side, or has failed. A failed peer of the worker's
-//!    own job keeps its place until it is closed here: its rank's name is known to the program, which
-//!    is to hear of the failure whenever it asks; and there are no more of them than ranks.
-//! 4. *What names a place:* requests that were not taken, unexpected messages, active messages before
+//!    own job keeps its slot until it is closed here: its rank's name is known to the program, which
+//!    is to get the failure whenever it asks; and there are no more of them than ranks.
+//! 4. *What names a slot:* requests that were not taken, unexpected messages, active messages before
 //!    their handler, actions, keys of its memory, its stream while it has bytes and was not closed here,
 //!    sources of transports that are bound to it, barred ones included. So a peer that was rejected
-//!    has its place until its transport has given it up.
+//!    has its slot until its transport has given it up.
 //! 5. *When.* The tables are gone through when as many peers have come since the last time as kept their
-//!    places then, 64 at least, and one for every 16 requests and messages that wait. So a new peer pays
-//!    for a constant number of entries; and since a place is added only when none is free, there are at
+//!    slots then, 64 at least, and one for every 16 requests and messages that wait. So a new peer pays
+//!    for a constant number of entries; and since a slot is added only when none is free, there are at
 //!    most twice as many as peers at once, or 64 more, and what one call of the transports brings (or a
 //!    16th of what waits). It happens at the begin of a connect or at the end of a progress,
 //!    where no code up the stack has an index in its hands; code of the user may be there, which has
@@ -56,7 +56,7 @@ pub struct PeerCount {
     /// Those that it knows: connected, or over and not forgotten yet.
     pub known: usize,
     /// For how many it has memory. It grows with the number known at once, and stays.
-    pub places: usize,
+    pub slots: usize,
 }
 
 impl Worker {
@@ -64,7 +64,7 @@ impl Worker {
     pub fn peer_count(&self) -> PeerCount {
         let engine = &self.inner.borrow().engine;
         let free = engine.peers.iter().filter(|peer| peer.slot == SlotState::Free).count();
-        PeerCount { known: engine.peers.len() - free, places: engine.peers.len() }
+        PeerCount { known: engine.peers.len() - free, slots: engine.peers.len() }
     }
 }
 
@@ -87,19 +87,19 @@ impl Engine {
 
     /// The same; [`NO_PEER`] for one that is over.
     #[inline]
-    pub(crate) fn place_of(&self, ep: Ep) -> PeerIndex {
+    pub(crate) fn slot_of(&self, ep: Ep) -> PeerIndex {
         self.index_of(ep).unwrap_or(NO_PEER)
     }
 
-    /// Gives a peer its place.
-    pub(crate) fn settle_in(&mut self, mut peer: Peer) -> PeerIndex {
-        let places = &mut self.places;
-        places.came += 1;
-        places.wanted = places.came >= places.due.max(SOME);
-        if let Some(index) = places.free.pop_front() {
-            let place = &mut self.peers[index as usize];
-            peer.name = place.name;
-            *place = peer;
+    /// Gives a peer a slot.
+    pub(crate) fn allocate_slot(&mut self, mut peer: Peer) -> PeerIndex {
+        let slots = &mut self.slots;
+        slots.came += 1;
+        slots.wanted = slots.came >= slots.due.max(SOME);
+        if let Some(index) = slots.free.pop_front() {
+            let slot = &mut self.peers[index as usize];
+            peer.name = slot.name;
+            *slot = peer;
             return index;
         }
         let index = self.peers.len() as PeerIndex;
@@ -124,7 +124,7 @@ impl Engine {
     }
 }
 
-/// Places that are named.
+/// Slots that are named.
 struct Named(Vec<bool>);
 
 impl Named {
@@ -142,15 +142,15 @@ impl Named {
 impl Inner {
     /// Rule 5.
     #[inline]
-    pub(crate) fn clear_places(&mut self) {
-        if self.engine.places.wanted {
-            self.free_places();
+    pub(crate) fn reclaim_slots(&mut self) {
+        if self.engine.slots.wanted {
+            self.free_slots();
         }
     }
 
-    /// Frees the places of peers that are over and named nowhere.
+    /// Frees the slots of peers that are over and named nowhere.
     #[cold]
-    fn free_places(&mut self) {
+    fn free_slots(&mut self) {
         let Named(named) = self.named();
         let mut kept = 0;
         for (index, named) in (0..).zip(named) {
@@ -163,12 +163,12 @@ impl Inner {
         let peers = &self.engine.peers;
         self.rounds.forget(|peer| peers[peer as usize].slot == SlotState::Free);
         let waiting = self.engine.requests.len() + self.engine.unexpected.len();
-        let places = &mut self.engine.places;
-        (places.came, places.due, places.wanted) = (0, kept.max(waiting / SHARE), false);
-        tracing::debug!(kept, free = places.free.len(), "went through the places of peers");
+        let slots = &mut self.engine.slots;
+        (slots.came, slots.due, slots.wanted) = (0, kept.max(waiting / SHARE), false);
+        tracing::debug!(kept, free = slots.free.len(), "went through the slots of peers");
     }
 
-    /// Rules 2 and 4: the places that the tables of the worker name.
+    /// Rules 2 and 4: the slots that the tables of the worker name.
     fn named(&self) -> Named {
         let Self {
             lanes: _,
@@ -220,7 +220,7 @@ impl Inner {
             overrun: _,
             watches_receives: _,
             job: _,
-            places: _,
+            slots: _,
         } = engine;
         let mut named = Named(vec![false; peers.len()]);
         for &source in sources.iter().flatten().filter(|&&source| source != NO_PEER) {
@@ -251,8 +251,8 @@ impl Inner {
         named.all(am_waiting.iter().map(|&(peer, _)| peer));
         for delivery in inbox {
             match delivery {
-                Delivery::Am(arrival) => named.note(engine.place_of(arrival.from)),
-                Delivery::End(ep, _) => named.note(engine.place_of(*ep)),
+                Delivery::Am(arrival) => named.note(engine.slot_of(arrival.from)),
+                Delivery::End(ep, _) => named.note(engine.slot_of(*ep)),
                 Delivery::Completed(_) => {}
             }
         }
@@ -260,7 +260,7 @@ impl Inner {
         named
     }
 
-    /// A place is nobody's from now on.
+    /// A slot is nobody's from now on.
     fn free(&mut self, index: PeerIndex) {
         if self.engine.peers[index as usize].ep.0 != u32::MAX || !self.keys_open.is_empty() {
             self.leave_endpoints(index);
@@ -280,9 +280,9 @@ impl Inner {
         peer.name = Ep::new(index, next);
         peer.state = PeerState::Failed(PeerFailure::Closed);
         peer.slot = SlotState::Free;
-        // Once all generations are used up, the place stays empty: an endpoint never names another peer.
+        // Once all generations are used up, the slot stays empty: an endpoint never names another peer.
         if next != u32::MAX {
-            engine.places.free.push_back(index);
+            engine.slots.free.push_back(index);
         }
     }
 }

@@ -7,6 +7,6 @@ pub(crate) mod emulation;
 pub(crate) mod in_place;
 pub(crate) mod inbox;
 pub(crate) mod keepalive;
-pub(crate) mod places;
+pub(crate) mod slots;
 pub(crate) mod stream;
 pub(crate) mod wakeup;

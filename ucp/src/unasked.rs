@@ -88,7 +88,7 @@ impl Engine {
     pub(crate) fn note_entry(&mut self) {
         if self.entries() > self.options.envelopes && !self.overrun {
             self.overrun = true;
-            self.actions.push(Action::Relieve);
+            self.actions.push(Action::EnforceEnvelopeLimit);
         }
     }
 
@@ -134,7 +134,7 @@ impl Engine {
     #[inline]
     pub(crate) fn am_taken(&mut self, from: Ep, bytes: usize) {
         if bytes > INLINE {
-            let index = self.place_of(from);
+            let index = self.slot_of(from);
             self.let_go(index, bytes);
             self.give_back(index, bytes);
         }
@@ -155,7 +155,7 @@ impl Engine {
 
     /// Rule 2: the entries exceed their limit.
     #[cold]
-    pub(crate) fn relieve(&mut self) {
+    pub(crate) fn enforce_envelope_limit(&mut self) {
         self.overrun = false;
         let limit = self.options.envelopes;
         if self.entries() <= limit {

@@ -77,7 +77,7 @@ pub struct Worker {
     pub(crate) waiter: RefCell<Box<dyn Waiter>>,
     pub(crate) sleeps: Cell<u64>,
     /// Polls since the last one that found something; see [`Worker::progress_or_yield`].
-    vain: Cell<u32>,
+    empty_polls: Cell<u32>,
     /// What the layer above has been called for last that concerns many ranks; empty for nothing.
     pub(crate) called: Cell<&'static str>,
     /// Which sleep on the worker's descriptor nobody has ended yet, as far as is known.
@@ -168,7 +168,7 @@ impl Worker {
             callbacks: RefCell::default(),
             waiter: RefCell::new(parts.waiter),
             sleeps: Cell::new(0),
-            vain: Cell::new(0),
+            empty_polls: Cell::new(0),
             called: Cell::new(""),
             slept_on: Cell::new(None),
             watchers: RefCell::default(),
@@ -188,7 +188,7 @@ impl Worker {
     pub fn connect(&self, address: &[u8]) -> Result<Ep, ConnectError> {
         let parsed = WorkerAddress::parse(address)?;
         let inner = &mut *self.inner.borrow_mut();
-        inner.clear_places();
+        inner.reclaim_slots();
         let rank = parsed.rank;
         let lost = inner.engine.dead.iter().find(|lost| lost.rank == rank);
         if let Some(&Lost { how, .. }) = lost.filter(|_| parsed.job == inner.engine.job) {
@@ -318,17 +318,17 @@ impl Worker {
     }
 
     /// [`progress`](Self::progress) for a caller that comes again and again instead of waiting: after as
-    /// many calls in vain as a wait spins, each gives the processor to another thread.
+    /// many empty calls as a wait spins, each gives the processor to another thread.
     pub fn progress_or_yield(&self) -> u32 {
         let events = self.progress();
         if events > 0 {
-            self.vain.set(0);
+            self.empty_polls.set(0);
             return events;
         }
-        let vain = self.vain.get().saturating_add(1);
-        self.vain.set(vain);
+        let empty = self.empty_polls.get().saturating_add(1);
+        self.empty_polls.set(empty);
         let mut waiter = self.waiter.borrow_mut();
-        if vain > waiter.stages().spins {
+        if empty > waiter.stages().spins {
             waiter.yield_now();
         }
         events

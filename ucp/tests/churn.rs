@@ -252,7 +252,7 @@ fn thousands_of_clients_take_few_places_and_no_endpoint_comes_back() {
         drop(client);
         site.settle(&[]);
         let count = site.server.peer_count();
-        assert!(count.places <= PLACES, "{count:?} after {number} clients");
+        assert!(count.slots <= PLACES, "{count:?} after {number} clients");
         site.seen.lock().expect("no test panics with it").clear();
     }
     let distinct: HashSet<Ep> = eps.iter().copied().collect();
@@ -287,7 +287,7 @@ fn what_a_client_has_left_behind_is_received_as_its_own() {
     }
     site.others(1000, 300);
     let count = site.server.peer_count();
-    assert!((LEFT as usize..=PLACES + 2 * LEFT as usize).contains(&count.places), "{count:?}");
+    assert!((LEFT as usize..=PLACES + 2 * LEFT as usize).contains(&count.slots), "{count:?}");
     for &ep in &eps {
         let state = site.server.ep_info(ep).expect("it is not forgotten").state;
         assert_eq!(state, EpState::Ended(PeerFailure::Closed));
@@ -368,7 +368,7 @@ fn a_kept_message_of_a_client_that_left_is_not_its_successors() {
         drop(client);
         site.settle(&[]);
     }
-    assert!(site.server.peer_count().places <= PLACES, "{:?}", site.server.peer_count());
+    assert!(site.server.peer_count().slots <= PLACES, "{:?}", site.server.peer_count());
     // As many at once as there are places of the others.
     let fresh: Vec<_> = (1000..1150).map(|number| offers(&mut site, number)).collect();
     let eps: HashSet<Ep> = fresh.iter().map(|(_, message, _)| message.from()).collect();
@@ -449,6 +449,6 @@ fn endpoints_that_are_never_used_take_few_places() {
         assert!(matches!(client.worker.close(ep, CloseMode::Flush), Ok(Sent::Done)));
         old.push(ep);
     }
-    assert!(client.worker.peer_count().places <= PLACES);
+    assert!(client.worker.peer_count().slots <= PLACES);
     old.iter().for_each(|&ep| is_over(&client.worker, ep));
 }

@@ -167,7 +167,7 @@ fn serve(open: fn(u64) -> Worker, name: &'static str) {
         *reported.0.lock().expect("no test panics with it") = Default::default();
         before = 0;
         let count = server.peer_count();
-        assert!(count.places <= PLACES, "{count:?} after {number} clients");
+        assert!(count.slots <= PLACES, "{count:?} after {number} clients");
         first.get_or_insert(ep);
         if number + 1 == SETTLED.min(clients / 2) {
             settled = Some(Has::now());

@@ -18,7 +18,7 @@ impl Reported {
     fn options(&self) -> EpOptions {
         let reported = self.clone();
         let on_error: bowline_ucp::ErrorHandler = Box::new(move |worker, ep, how| {
-            // No borrow is held: the handler may ask, and send in vain.
+            // No borrow is held: the handler may ask, and its send fails.
             assert!(worker.ep_info(ep).is_some());
             worker.progress();
             reported.0.lock().expect("no test panics with it").push(how);

@@ -123,7 +123,7 @@ impl Engine {
             return known;
         }
         let uid = address.uid;
-        let index = self.settle_in(Peer::new(address, self.options.share_first));
+        let index = self.allocate_slot(Peer::new(address, self.options.share_first));
         self.by_uid.insert(uid, index);
         index
     }

@@ -38,7 +38,7 @@ impl Inner {
         if !self.engine.actions.is_empty() {
             self.act_in(Call::Progress);
             events += 1;
-            self.clear_places();
+            self.reclaim_slots();
         }
         events
     }
@@ -190,7 +190,7 @@ impl Inner {
         }
         if events > 0 {
             self.withdraw_all();
-            self.clear_places();
+            self.reclaim_slots();
         }
         events
     }
@@ -227,7 +227,7 @@ impl Inner {
             Action::FeedStream(peer) => self.engine.feed_stream(peer),
             Action::Unpark(peer) => self.unpark(peer),
             Action::ServeRemotes => self.serve_remotes(),
-            Action::Pump(peer) => self.pump(peer),
+            Action::PostEmulated(peer) => self.post_emulated(peer),
             Action::ResumeOneSided => self.resume_one_sided(),
             Action::StepClosings => self.step_closings(),
             Action::Lost { peer, how } if call == Call::Progress => self.lose(peer, how),
@@ -236,7 +236,7 @@ impl Inner {
             Action::Notice(peer) => self.send_notice(peer),
             Action::LetGo(peer) => self.release(peer),
             Action::Overrun(peer) => self.engine.reject_holder(peer),
-            Action::Relieve => self.engine.relieve(),
+            Action::EnforceEnvelopeLimit => self.engine.enforce_envelope_limit(),
             Action::Closed(peer) => self.closed(peer),
             Action::Withdraw { lane, memory } => self.withdraw(lane, memory),
         }

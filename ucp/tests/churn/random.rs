@@ -221,7 +221,7 @@ impl Program {
         });
         let peers = self.site.server.peer_count();
         let own = self.known.len();
-        assert!(peers.places <= PLACES + 2 * own.min(SLOTS) + own / 4, "{peers:?}");
+        assert!(peers.slots <= PLACES + 2 * own.min(SLOTS) + own / 4, "{peers:?}");
         moved
     }
 

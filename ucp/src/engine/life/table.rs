@@ -14,7 +14,7 @@ pub(crate) trait Keeps: Any + std::marker::Send {
     /// The peers that it names; of those that are `gone` it waits for nothing.
     fn peers(&self, gone: &dyn Fn(PeerIndex) -> bool) -> Vec<PeerIndex>;
 
-    /// The place of a peer that is over becomes another's.
+    /// The slot of a peer that is over becomes another's.
     fn forget(&mut self, _: PeerIndex) {}
 
     /// Whether the protocol is to be polled now and then.
@@ -51,7 +51,7 @@ impl Kept {
         self.0.iter().map(|(_, protocol, kept)| (*protocol, &**kept))
     }
 
-    /// The place of a peer that is over becomes another's.
+    /// The slot of a peer that is over becomes another's.
     pub(crate) fn forget(&mut self, peer: PeerIndex) {
         self.0.iter_mut().for_each(|(.., kept)| kept.forget(peer));
     }

@@ -1,12 +1,12 @@
-//! Which places in the table of peers are nobody's. The rules are in [`crate::reuse`].
+//! Which slots in the table of peers are nobody's. The rules are in [`crate::reuse`].
 
 use std::collections::VecDeque;
 
 use crate::peer::PeerIndex;
 
-/// The places that are nobody's.
+/// The slots that are nobody's.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct FreeSlots {
     /// The one that was left first is taken first.
     pub(crate) free: VecDeque<PeerIndex>,
     /// Peers that have come since the tables were gone through.

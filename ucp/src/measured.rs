@@ -308,7 +308,7 @@ impl Engine {
             results.note(at, judged);
         }
         if let Some((choice, took)) = selection.known_choice(traffic, bytes).zip(took) {
-            choice.space(clock, took);
+            choice.set_sampling(clock, took);
         }
         if changed {
             selection.leave_other_trial(obeyed, bytes);

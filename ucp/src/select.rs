@@ -15,35 +15,48 @@
 //!      └─────────────────────────────────────────────────────────────────────────────────────┘ where it looks cheaper: the cheaper one is best
 //!                            no message came by it for TRIAL_WAIT messages, or the budget is used up: it ends
 //! ```
-//! Rules. (1) *Regret*: every message pays a fiftieth of its time into a budget, and each message by the means tried last, or by another since that could not
-//! be, takes from it what it took longer than the best means would have. A trial begins only where the budget holds what it is expected to cost, and
-//! ends where the budget is used up. So at any time, also before anything is known, trials have taken at most a fiftieth of the time of all
-//! messages and one message more, however dear the means are; in windows those more that were under way. What the best means would have taken is what it is
-//! known to cost: until a change of prices is known the bound is by those before. Where an
-//! earlier trial, of any peer, has shown a means to be cheaper than the one in use at its price ([`results`]), a trial of that begins where nothing is owed. Within
-//! some 200 messages for each means, and 50 more for each time that a dear one takes longer than the best, all have had a trial.
-//! (2) The first message of a trial is not
-//! judged, unless it was the only one: it finds its memory in the wrong cache. Of the others the cheaper half counts, since disturbances only make
-//! messages longer. Where times have a spread, that half lies under the mean of an equal means: it shows that a means is dear, but not that it is
-//! cheaper. So one that looks cheaper has CONFIRM messages more, whose mean counts, and a trial that has used up the budget before shows nothing cheaper.
-//! The estimate of the means in use follows its last messages, and is above what it costs as often as below: a trial then would find a dearer means
-//! cheaper. So it has to be cheaper than that estimate and than the *steady* price, the mean of more messages. That begins anew where the estimate has left it by half
-//! of it, since the machine has changed then.
-//! Of a window all count: several of its messages may end at once, where both sides copy whole ones, and what they took is in
-//! the time of the one before, so that they pay back what others of the trial were charged. (3) A means is replaced by one that is cheaper
-//! by a tenth, so that equals do not take turns. (4) The
-//! receiver decides, the sender obeys: SELECT says whether messages of a class are to come in pieces or as an offer. A
-//! message may always come otherwise (for want of credit, say): what counts is how it came.
+//! Rules. (1) *Trials are paid for.* A choice has a budget, in nanoseconds:
 //!
-//! (5) Where two reads of the clock take more than a two-hundredth of a message's time, one of several messages is timed, in runs of
-//! eight, since in a window a message's time begins at the end of the one before; trials always are. The others count, and pay what they are expected to take.
+//! ```text
+//!   budget = Σ time / 50  −  Σ max(0, time − usual)
+//!            all messages    messages by the means tried last, or by another in its place
+//!   usual    what the best means is known to cost for that length
+//! ```
 //!
-//! (6) A tagged message that comes before its receive costs otherwise: in pieces it is copied twice, offered it waits. So there is a choice for such
-//! messages, and one for the others; the sender, who does not know which of them its message is, obeys the choice for those that prevail
-//! ([`prevailing`]), and only that one begins trials. A message of the other kind pays into its budget and takes from it what a trial has made it take longer.
+//! - A trial begins where the budget holds what the trial is expected to cost. It ends where the budget is below zero.
+//! - So at any time, also before anything is known, trials have cost at most a fiftieth of the time of all messages, and one
+//!   message more. In a window it is those that were under way. Until a change of prices is known, the bound is by the prices before.
+//! - A trial that succeeded before, of any peer at the same price, is a reason to begin one where the budget is zero ([`results`]).
+//! - All means have had a trial after some 200 messages for each. One that takes n times as long as the best needs 50 n more.
 //!
-//! (7) Of sends of streams that nobody waits for, or that come behind what is being read, the copy into their receives is not timed. They pay nothing, but take
-//! what they took longer, with that copy as it is predicted; and a trial ends with the first of them, and shows nothing.
+//! (2) *What a trial shows.* Its first message finds its memory in the wrong cache. It is judged only if no other came.
+//!
+//! - Of the next ones the cheaper half counts, since disturbances only make messages longer. That half lies below the mean. So it
+//!   shows that a means is dear, but not that it is cheaper.
+//! - One that looks cheaper has CONFIRM messages more, whose mean counts. A trial that has used up the budget before shows nothing cheaper.
+//! - It has to be cheaper than two prices of the means in use. Its *estimate* follows the last messages, and is below the true price
+//!   as often as above: alone it would let a dearer means win. Its *steady* price is the mean of more messages. That begins anew where the
+//!   estimate has left it by half of it, since the machine has changed then.
+//! - Of a window all messages count. Several may end at once, where both sides copy whole ones. What they took is in the time of the
+//!   one before: so each gives back what it took less than usual, up to what its trial was charged.
+//!
+//! (3) *What replaces.* A means is replaced by one that is cheaper by a tenth, so that equals do not alternate.
+//!
+//! (4) *Who chooses.* The receiver decides, the sender obeys: SELECT says whether messages of a class are to come in pieces or as an
+//! offer. A message may always come otherwise, for want of credit for instance. What counts is how it came.
+//!
+//! (5) *Sampling.* Two reads of the clock are to take at most a two-hundredth of a message's time. Where they take more, one of several
+//! messages is timed, in runs of eight: in a window a message's time begins at the end of the one before. Those of trials always are.
+//! The others count, and pay what they are expected to take.
+//!
+//! (6) *Unexpected messages.* A tagged message that comes before its receive costs otherwise: in pieces it is copied twice, offered it waits.
+//! So there are two choices, one for such messages and one for the others. The sender does not know which kind its message is. It obeys the
+//! choice of the kind that prevails ([`prevailing`]), and only that choice begins trials. A message of the other kind pays into its budget, and
+//! takes from it what a trial has made that message take longer.
+//!
+//! (7) *Streams.* Some sends of a stream are copied into their receives untimed: those that nobody waits for, and those behind
+//! what is being read. They pay nothing. They take what they took longer, with that copy as it is predicted. A trial ends with the first of
+//! them, and shows nothing.
 //!
 //! The module has no clock, and chooses alike for the same times.
 
@@ -150,7 +163,7 @@ pub(crate) struct Choice {
     /// One of so many is timed; 0 or 1: all.
     every: u8,
     /// The means by which no message came in a trial, until another one is tried; or none.
-    vain: u8,
+    futile: u8,
 }
 
 impl Choice {
@@ -166,7 +179,7 @@ impl Choice {
         compared: false,
         nth: 0,
         every: 1,
-        vain: u8::MAX,
+        futile: u8::MAX,
     };
 
     /// Whether the next message is to be timed (rule 5).
@@ -178,9 +191,9 @@ impl Choice {
         (self.nth / RUN).is_multiple_of(u32::from(self.every))
     }
 
-    /// Has so many of the messages timed that reads of the clock, two of which take so many nanoseconds, take a small part of
-    /// what `nanoseconds` for one message are.
-    pub(crate) fn space(&mut self, clock_cost: u64, nanoseconds: u64) {
+    /// Sets which part of the messages is timed (rule 5). `clock_cost`: nanoseconds of two reads of the clock; `nanoseconds`: of one
+    /// message.
+    pub(crate) fn set_sampling(&mut self, clock_cost: u64, nanoseconds: u64) {
         let every = (clock_cost * CLOCK_SHARE).div_ceil(nanoseconds.max(1)).min(RAREST);
         self.every = every as u8;
     }
@@ -284,7 +297,7 @@ impl Choice {
             State::Trial(trial) => {
                 trial.waited += 1;
                 if trial.waited >= TRIAL_WAIT || self.budget < 0 {
-                    self.vain = trial.means;
+                    self.futile = trial.means;
                     self.state = State::Settled;
                 }
             }
@@ -351,7 +364,7 @@ impl Choice {
         let excess = i64::try_from(nanoseconds.saturating_sub(usual)).unwrap_or(i64::MAX);
         self.budget = self.budget.saturating_sub(excess);
         if let State::Trial(trial) = self.state {
-            self.vain = trial.means;
+            self.futile = trial.means;
             self.state = State::Settled;
         }
     }
@@ -399,7 +412,7 @@ impl Choice {
     /// Begins the next trial if the budget pays for it (rule 1). The budget holds no more than that: after a long time
     /// without trials there is no burst.
     fn consider(&mut self, able: u8, bytes: u64, guess: &Guess, better: Option<u8>) {
-        let is = |means: u8| means != self.best && means != self.vain && able & 1 << means != 0;
+        let is = |means: u8| means != self.best && means != self.futile && able & 1 << means != 0;
         let better = better.filter(|&means| is(means));
         if let Some(means) = better.filter(|_| self.budget >= 0) {
             return self.try_means(means);
@@ -416,8 +429,8 @@ impl Choice {
 
     fn try_means(&mut self, means: u8) {
         (self.tried, self.compared) = (means, true);
-        if means != self.vain {
-            self.vain = u8::MAX;
+        if means != self.futile {
+            self.futile = u8::MAX;
         }
         self.state = State::Trial(Trial::of(means));
     }

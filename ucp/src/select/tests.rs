@@ -115,7 +115,7 @@ fn short_messages_are_timed_in_runs_and_trials_always() {
         total += of(means);
         if choice.is_timed() {
             choice.note(means, 0b11, bytes, of(means), (false, &NO_GUESS, None));
-            choice.space(clock_cost, of(means));
+            choice.set_sampling(clock_cost, of(means));
             (timed, run) = (timed + 1, run + u64::from(!at_trial));
             longest = longest.max(run);
         } else {
@@ -133,7 +133,7 @@ fn short_messages_are_timed_in_runs_and_trials_always() {
     assert!(trials * 1000 <= total / SHARE + 1000, "{trials} trials");
     assert!(trials > 100, "{trials} trials: the others pay, too");
     // What takes long is timed each time.
-    choice.space(clock_cost, 10_000);
+    choice.set_sampling(clock_cost, 10_000);
     assert!((0..100).all(|_| choice.is_timed()));
 }
 

@@ -131,7 +131,7 @@ impl Engine {
             message
                 .is_some_and(|m| m.peer == peer && request != 0 && m.waits_for_match() == request)
         };
-        // What is not there was matched or refused meanwhile, and the sender hears of that.
+        // What is not there was matched or refused meanwhile, and the sender is notified of that.
         let space = self.spaces.get_mut(envelope.space);
         let found = space.and_then(|space| {
             space.engine.remove_unexpected(envelope.source, envelope.tag, &mut is_it)

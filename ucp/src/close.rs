@@ -45,7 +45,7 @@ use crate::worker::Worker;
 
 impl Worker {
     /// Closes an endpoint. From the call on, it takes no operations. The request, whose outcome says
-    /// whether the peer failed before it had heard of a close that waits, is complete when the peer
+    /// whether the peer failed before it was notified of a close that waits, is complete when the peer
     /// has answered; then its worker can be connected to anew. An endpoint that was never used, or
     /// has failed, is closed at once.
     ///

@@ -84,7 +84,7 @@ impl Engine {
     /// The posted receive for an envelope, where finding it changes nothing but that.
     pub(crate) fn posted_signal_safe(&mut self, envelope: &Envelope) -> Option<Key> {
         if self.watches_receives {
-            // What a protocol does that hears of the match may need memory.
+            // A protocol that is notified of the match may need memory.
             return None;
         }
         let Envelope { space, source, tag } = *envelope;

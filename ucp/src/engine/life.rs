@@ -143,7 +143,7 @@ pub(crate) trait Life: Sync {
         true
     }
 
-    /// Whether it watches the receives of a space, a collective one or not. It hears of those that are posted there, of
+    /// Whether it watches the receives of a space, a collective one or not. It is notified of those that are posted there, of
     /// probes that find nothing there, and of what meets a receive, as [`on_met`](Self::on_met) says.
     fn watches_receives(&self, _: &Options, _collective: bool) -> bool {
         false

@@ -137,7 +137,7 @@ impl Offers {
     }
 
     /// How many messages from number `seen` on fit, if that is known; `next` is the number of the
-    /// next one. Those that the peer has heard nothing of are among them.
+    /// next one. Those of which the peer was not notified are among them.
     pub(crate) fn crossing(&self, want: &AnnouncedWant, seen: u32, next: u32) -> Option<usize> {
         // Numbers go round: what counts is how far they are behind the next.
         let behind = |number: u32| next.wrapping_sub(number);
@@ -155,7 +155,7 @@ impl Offers {
         Some(sent + unreported)
     }
 
-    /// Notes how the writing of a send ended that the peer has heard nothing of. Whether it is such a one.
+    /// Notes how the writing of a send ended of which the peer was not notified. Whether it is such a one.
     pub(crate) fn note_written(&mut self, key: Key, refused: bool) -> bool {
         let Some(unreported) = self.unreported.iter_mut().find(|unreported| unreported.key == key)
         else {
@@ -177,7 +177,7 @@ impl Offers {
 }
 
 impl Watching for Offers {
-    /// The peer has announced receives that nothing was sent to yet, or has not heard of all that is written to them, or
+    /// The peer has announced receives that nothing was sent to yet, or was not notified of all that is written to them, or
     /// has enabled flags.
     fn checks(&self) -> bool {
         !self.open.is_empty() || !self.unreported.is_empty() || !self.flags.is_idle()
@@ -187,7 +187,7 @@ impl Watching for Offers {
         self.is_announcer()
     }
 
-    /// The peer has heard of all that is in front of the message, and it is for no offer and no flag.
+    /// The peer was notified of all that is in front of the message, and it is for no offer and no flag.
     fn lets_pass(&self, envelope: Option<&Envelope>, length: u64) -> bool {
         let long = self.least.is_some_and(|least| length >= least);
         let written = long && envelope.is_some_and(|envelope| self.writable(envelope).is_some());
@@ -215,7 +215,7 @@ impl Watching for Offers {
     }
 }
 
-/// A peer has heard of the first message that is written to it.
+/// A peer was notified of the first message that is written to it.
 pub(super) fn pop_first_written(peer: &mut Peer) {
     if let Some(offers) = peer.watches.of_mut::<Offers>() {
         offers.unreported.pop_front();

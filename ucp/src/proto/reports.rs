@@ -11,7 +11,7 @@ use crate::peer::{PeerIndex, PeerState};
 use crate::status::OpStatus;
 
 impl Inner {
-    /// A peer hears of all that is written to its receives.
+    /// Notifies a peer of all that is written to its receives.
     ///
     /// # Errors
     /// When the lane refuses; what was not reported by then stays.
@@ -19,8 +19,8 @@ impl Inner {
         self.report(index, usize::MAX)
     }
 
-    /// The writing of a send has ended that the peer has heard nothing of: it hears of that, of what is in front of
-    /// it, and of what has waited behind it.
+    /// The writing of a send has ended of which the peer was not notified: it is notified of that, of what is in front
+    /// of it, and of what has waited behind it.
     pub(super) fn report_written(&mut self, index: PeerIndex, key: Key) {
         let Some(offers) = self.engine.peers[index as usize].watches.of::<Offers>() else { return };
         let Some(at) = offers.unreported.iter().position(|one| one.key == key) else { return };
@@ -29,7 +29,7 @@ impl Inner {
         self.report_first(index, at + 1 + behind);
     }
 
-    /// A peer hears of what is whole in front of anything that is not, of either protocol.
+    /// Notifies a peer of what is whole in front of anything that is not, of either protocol.
     /// Whether the lane took all.
     pub(super) fn report_whole(&mut self, index: PeerIndex) -> bool {
         let peer = &self.engine.peers[index as usize];
@@ -72,7 +72,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A send was written, and its peer has heard of it.
+    /// A send was written, and its peer was notified of it.
     pub(super) fn end_written(&mut self, key: Key) {
         let Some((index, buffer, put)) = putting(&mut self.engine.requests, key) else { return };
         let (length, rkey) = (buffer.len() as u64, put.take_key());

@@ -8,7 +8,7 @@
 //!                                                       writes the message
 //!   complete ◄─────────────── WRITTEN (length) ───────  complete
 //!
-//!   the receiver has to hear of something else before the message is whole
+//!   the receiver has to be notified of something else before the message is whole
 //!   matched  ◄─────────────── TAKEN (length) ─────────
 //!   complete ◄─────────────── PUT_DONE ───────────────  complete
 //!
@@ -37,7 +37,7 @@
 //!    posted there, and its offer stays: the next message that fits is for it, is not written, and ends it by rule 3.
 //! 5. *A message that takes an offer is unreported until its WRITTEN is posted, which is TAKEN and PUT_DONE in
 //!    one.* So two control messages carry it, RTR and WRITTEN. Its TAKEN is needed, and goes before, only
-//!    when the peer has to hear of something that may not overtake the message:
+//!    when the peer has to be notified of something that may not overtake the message:
 //!    - another send that is for no offer, tagged or not: a tagged message would meet its receive, and of
 //!      the others a user may expect that they come in order;
 //!    - a later message that is written, and whole before it: its WRITTEN says that it comes next;
@@ -68,7 +68,7 @@
 //! published protocol, for messages that would go eagerly.
 //!
 //! All of it is off unless `BOWLINE_RNDV_SCHEME=rtr`: no receive is watched then
-//! ([`crate::space::Space::checks_receives`]), and no sender hears of announcements.
+//! ([`crate::space::Space::checks_receives`]), and no sender is notified of announcements.
 
 mod announce;
 mod arrive;

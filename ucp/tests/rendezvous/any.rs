@@ -176,7 +176,7 @@ fn a_lent_receive_that_another_message_meets_has_met_it() {
             ranks.worker(0).progress();
             network.advance();
         }
-        // Rank 1 has not heard of that yet.
+        // Rank 1 was not notified of that yet.
         let other = ranks.send_as(2, 0, 1, pattern(length, 2), mode);
         for _ in 0..60 {
             ranks.worker(2).progress();

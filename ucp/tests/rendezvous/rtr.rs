@@ -362,7 +362,7 @@ fn a_closed_space_waits_for_its_senders() {
         settle(&ranks);
         ranks.worker(1).close_space(super::ranks::SPACE);
         assert!(!ranks.worker(1).is_complete(receives[0]), "its sender may be writing");
-        // It writes to one of them before it hears of that.
+        // It writes to one of them before it is notified of that.
         let send = ranks.send(0, 1, 1, pattern(5000, 1));
         settle(&ranks);
         for receive in receives {

@@ -177,7 +177,7 @@ impl Inner {
         true
     }
 
-    /// Posts what a peer is to hear of the first message that is written to it, which was lent a receive for it.
+    /// Notifies a peer of the first message that is written to it, which was lent a receive for it.
     ///
     /// # Errors
     /// When the lane refuses, or the message is not written yet (rule 6).

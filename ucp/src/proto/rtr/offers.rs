@@ -22,8 +22,8 @@ use crate::wire;
 /// Most polls of a send for an announcement: a poll may bring one message alone, of whichever peer.
 const POLLS: u32 = 16;
 
-/// Polls in vain that end them: the first may have gone to another queue of the lane, or moved on from one to the other.
-const VAIN: u32 = 2;
+/// Empty polls that end them: the first may have gone to another queue of the lane, or moved on from one to the other.
+const EMPTY_POLLS: u32 = 2;
 
 impl Inner {
     /// Whether a message that is about to be sent may be for a receive of which no announcement was seen: its peer
@@ -49,14 +49,14 @@ impl Inner {
             return;
         }
         let SendKind::Tagged(envelope) = kind else { return };
-        let mut vain = 0;
+        let mut empty = 0;
         for _ in 0..POLLS {
             let offers = self.engine.peers[index as usize].watches.of::<Offers>();
             let found = offers.is_none_or(|offers| offers.writable(envelope).is_some());
-            if found || vain == VAIN {
+            if found || empty == EMPTY_POLLS {
                 return;
             }
-            vain = if self.poll_beside() == 0 { vain + 1 } else { 0 };
+            empty = if self.poll_beside() == 0 { empty + 1 } else { 0 };
         }
     }
 
@@ -98,7 +98,7 @@ impl Inner {
         Some(Post::Awaiting)
     }
 
-    /// Posts what a peer is to hear of the first message that is written to it, for a receive that it has announced.
+    /// Notifies a peer of the first message that is written to it, for a receive that it has announced.
     ///
     /// # Errors
     /// When the lane refuses.
@@ -109,7 +109,7 @@ impl Inner {
     ) -> Result<(), PostError> {
         let Unreported { key, receive, length, state, .. } = one;
         let peer = &mut self.engine.peers[index as usize];
-        // One that has failed is not for the peer to hear of, which has failed itself.
+        // Of one that has failed the peer is not notified: it has failed itself.
         let lives = send_of(&mut self.engine.requests, key).is_some();
         let at_once = state == Writing::Whole && peer.address.features & WRITTEN != 0;
         if lives {

@@ -20,7 +20,7 @@
 //! 3. A send whose pieces the transport has in flight ends with the transport's report of the last
 //!    one, since the transport reads its buffer until then.
 //!
-//! 4. There is no flush where the lane's messages come behind its puts (`Caps::PUT_BEFORE_AM`): whoever reads PUT_DONE
+//! 4. There is no flush where the lane's messages come behind its puts (`Caps::PUT_BEFORE_AM`): the receiver that reads PUT_DONE
 //!    has the bytes. A message more in each direction, and the time for both, are saved.
 //!
 //! The sender's buffer is free as soon as everything is visible, or the transport needs it no more: there is no

@@ -30,8 +30,17 @@ macro_rules! forward {
 }
 
 /// Within an `impl` of one of the contract's traits: methods that the interface lacks, by their names. They
-/// answer that it does: operations with [`PostError::Unsupported`](crate::PostError::Unsupported). A method that every
-/// transport has is not among them:
+/// answer that it does: operations with [`PostError::Unsupported`](crate::PostError::Unsupported). The name of a whole
+/// part, `OneSided` or `SignalSafe`, stands for all its methods:
+///
+/// ```
+/// # struct Bare;
+/// impl bowline_uct::OneSided for Bare {
+///     bowline_uct::lacks! { OneSided }
+/// }
+/// ```
+///
+/// A method that every transport has is not among them:
 ///
 /// ```compile_fail
 /// # struct Bare;
@@ -41,6 +50,15 @@ macro_rules! forward {
 /// ```
 #[macro_export]
 macro_rules! lacks {
+    (OneSided) => {
+        $crate::lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic }
+    };
+    (SignalSafe) => {
+        $crate::lacks! {
+            progress_signal_safe can_post_signal_safe
+            prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
+        }
+    };
     ($($name:ident)+) => { $($crate::__method! { $name __lacks [$name] })+ };
 }
 

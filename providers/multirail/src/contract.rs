@@ -407,9 +407,7 @@ impl Wakeup for MultiRail {
 }
 
 impl SignalSafe for MultiRail {
-    lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
-    }
+    lacks! { SignalSafe }
 }
 
 impl Drop for MultiRail {

@@ -113,7 +113,5 @@ unsafe impl Iface for OfiIface {
 }
 
 impl SignalSafe for OfiIface {
-    lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
-    }
+    lacks! { SignalSafe }
 }

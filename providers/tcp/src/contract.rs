@@ -141,9 +141,7 @@ impl Wakeup for TcpIface {
 }
 
 impl SignalSafe for TcpIface {
-    lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
-    }
+    lacks! { SignalSafe }
 }
 
 impl TcpIface {

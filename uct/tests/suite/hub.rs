@@ -578,7 +578,7 @@ unsafe impl<const FAULT: Fault> Iface for HubIface<FAULT> {
 }
 
 impl<const FAULT: Fault> OneSided for HubIface<FAULT> {
-    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic }
+    lacks! { OneSided }
 }
 
 impl<const FAULT: Fault> Wakeup for HubIface<FAULT> {
@@ -607,7 +607,5 @@ impl<const FAULT: Fault> Wakeup for HubIface<FAULT> {
 }
 
 impl<const FAULT: Fault> SignalSafe for HubIface<FAULT> {
-    lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
-    }
+    lacks! { SignalSafe }
 }

@@ -199,7 +199,5 @@ impl Wakeup for SelfIface {
 }
 
 impl SignalSafe for SelfIface {
-    lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
-    }
+    lacks! { SignalSafe }
 }

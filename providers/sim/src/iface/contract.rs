@@ -285,9 +285,7 @@ impl Wakeup for SimIface {
 }
 
 impl SignalSafe for SimIface {
-    lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
-    }
+    lacks! { SignalSafe }
 }
 
 impl SimIface {

@@ -63,7 +63,7 @@ unsafe impl Iface for UdIface {
 }
 
 impl OneSided for UdIface {
-    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic }
+    lacks! { OneSided }
 }
 
 impl Wakeup for UdIface {
@@ -89,7 +89,5 @@ impl Wakeup for UdIface {
 }
 
 impl SignalSafe for UdIface {
-    lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
-    }
+    lacks! { SignalSafe }
 }

@@ -215,7 +215,7 @@ unsafe impl Iface for LockedLane {
 }
 
 impl OneSided for LockedLane {
-    lacks! { put_short put_bcopy put_zcopy put_notify get_bcopy get_zcopy atomic }
+    lacks! { OneSided }
 }
 
 impl Wakeup for LockedLane {
@@ -235,7 +235,5 @@ impl Wakeup for LockedLane {
 }
 
 impl SignalSafe for LockedLane {
-    lacks! {
-        progress_signal_safe can_post_signal_safe prepare unprepare rkey_unpack_signal_safe get_prepared lend_signal_safe
-    }
+    lacks! { SignalSafe }
 }

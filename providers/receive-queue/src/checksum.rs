@@ -25,7 +25,7 @@ impl LaneCore {
             }
             (State::Polling { tag }, Some(_)) => {
                 let value = self.word_read(index);
-                self.checksummed_polled(tag, value)
+                self.polled(tag, value, State::Ready, State::Poll { tag })
             }
             (state, Some(_)) => (state, Next::Wait),
             (State::Ready, None) if link.fifo.is_empty() => {
@@ -57,7 +57,9 @@ impl LaneCore {
             (State::Poll { tag }, None) => match self.confirm(index, checksums) {
                 Next::Later => (State::Poll { tag }, Next::Later),
                 _ => match self.read_word(index, R_BYTE) {
-                    Outcome::Done(Some(value)) => self.checksummed_polled(tag, value),
+                    Outcome::Done(Some(value)) => {
+                        self.polled(tag, value, State::Ready, State::Poll { tag })
+                    }
                     Outcome::Done(None) => (State::Polling { tag }, Next::Wait),
                     Outcome::Next(next) => (State::Poll { tag }, next),
                 },
@@ -66,14 +68,6 @@ impl LaneCore {
         };
         checksums.state = state;
         next
-    }
-
-    fn checksummed_polled(&mut self, tag: u32, value: u64) -> (State, Next) {
-        match self.has_flipped(tag, value) {
-            Ok(true) => (State::Ready, Next::Go),
-            Ok(false) => (State::Poll { tag }, Next::Later),
-            Err(how) => (State::Ready, Next::Break(how)),
-        }
     }
 
     /// R of a peer whose queue has checksums was `old` before the link reserved `slots`.

@@ -5,7 +5,7 @@
 use bowline_base::scmp::counted::{self, R_BYTE};
 use bowline_base::sync::LINE;
 use bowline_base::sync::atomic::Ordering;
-use bowline_uct::{PeerFailure, RemoteSlice};
+use bowline_uct::RemoteSlice;
 
 use super::closed::closed_by;
 use super::extents::LinkWord;
@@ -30,7 +30,7 @@ impl LaneCore {
             (Counted::Ordering(ticket), Some(_)) => (Counted::Finalise(ticket), Next::Go),
             (Counted::Polling { tag }, Some(_)) => {
                 let value = self.word_read(index);
-                self.counted_polled(tag, value)
+                self.polled(tag, value, Counted::Ready, Counted::Poll { tag })
             }
             (state, Some(_)) => (state, Next::Wait),
             (Counted::Ready, None) if link.fifo.is_empty() => {
@@ -69,7 +69,9 @@ impl LaneCore {
                 }
             }
             (Counted::Poll { tag }, None) => match self.read_word(index, R_BYTE) {
-                Outcome::Done(Some(value)) => self.counted_polled(tag, value),
+                Outcome::Done(Some(value)) => {
+                    self.polled(tag, value, Counted::Ready, Counted::Poll { tag })
+                }
                 Outcome::Done(None) => (Counted::Polling { tag }, Next::Wait),
                 Outcome::Next(next) => (Counted::Poll { tag }, next),
             },
@@ -101,21 +103,15 @@ impl LaneCore {
         (state, Next::Go)
     }
 
-    fn counted_polled(&mut self, tag: u32, value: u64) -> (Counted, Next) {
-        match self.has_flipped(tag, value) {
-            Ok(true) => (Counted::Ready, Next::Go),
-            Ok(false) => (Counted::Poll { tag }, Next::Later),
-            Err(how) => (Counted::Ready, Next::Break(how)),
-        }
-    }
-
-    /// R is `value`: whether the half that was full under `tag` is another one's now.
-    ///
-    /// # Errors
-    /// When the queue is closed.
-    pub(super) fn has_flipped(&mut self, tag: u32, value: u64) -> Result<bool, PeerFailure> {
+    /// R is `value`. The state is `ready` again where the half that was full under `tag` is another one's now, or
+    /// the queue is closed; else it is to `poll` again.
+    pub(super) fn polled<S>(&mut self, tag: u32, value: u64, ready: S, poll: S) -> (S, Next) {
         self.stats.rereads += 1;
-        closed_by(value).map_or(Ok((value >> 32) as u32 != tag), Err)
+        match closed_by(value) {
+            Some(how) => (ready, Next::Break(how)),
+            None if (value >> 32) as u32 != tag => (ready, Next::Go),
+            None => (poll, Next::Later),
+        }
     }
 
     /// Reserves slots of the peer's queue for what waits, at most `most` if that is a message. Returns how many,

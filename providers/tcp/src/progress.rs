@@ -124,20 +124,10 @@ impl TcpIface {
         let mut events = [nothing; EVENTS_MAX];
         let count = self.wait_now(&mut events);
         for event in &events[..count] {
+            self.dispatch(event);
             let (data, flags) = (event.data.u64(), event.flags);
-            let index = data as u32;
             match data >> 32 {
-                tag::LISTENER => self.welcome_handshakes(index),
-                tag::HANDSHAKE => self.step_handshake(index),
-                tag::TIMER => self.tick(),
-                tag::PEER => {
-                    if flags.contains(EventFlags::OUT) {
-                        self.flush_queue(index);
-                    }
-                    if flags.intersects(ARRIVALS) {
-                        self.ready.push_back(index);
-                    }
-                }
+                tag::PEER if flags.intersects(ARRIVALS) => self.ready.push_back(data as u32),
                 // A ring that was late; the next sleep would end at once otherwise.
                 tag::BELL => self.bell.disarm(),
                 _ => {}
@@ -167,16 +157,19 @@ impl TcpIface {
         let nothing = Event { flags: EventFlags::empty(), data: EventData::new_u64(0) };
         let mut events = [nothing; EVENTS_MAX];
         let count = self.wait_now(&mut events);
-        for event in &events[..count] {
-            let (data, flags) = (event.data.u64(), event.flags);
-            let index = data as u32;
-            match data >> 32 {
-                tag::LISTENER => self.welcome_handshakes(index),
-                tag::HANDSHAKE => self.step_handshake(index),
-                tag::TIMER => self.tick(),
-                tag::PEER if flags.contains(EventFlags::OUT) => self.flush_queue(index),
-                _ => {}
-            }
+        events[..count].iter().for_each(|event| self.dispatch(event));
+    }
+
+    /// Handshakes, the timer and full connections go on, by what epoll says.
+    fn dispatch(&mut self, event: &Event) {
+        let (data, flags) = (event.data.u64(), event.flags);
+        let index = data as u32;
+        match data >> 32 {
+            tag::LISTENER => self.welcome_handshakes(index),
+            tag::HANDSHAKE => self.step_handshake(index),
+            tag::TIMER => self.tick(),
+            tag::PEER if flags.contains(EventFlags::OUT) => self.flush_queue(index),
+            _ => {}
         }
     }
 

@@ -3,6 +3,8 @@
 //! Up to [`INLINE`] bytes of payload live in the envelope's own entry: such messages are never
 //! refused, like envelopes. Longer payload is what the sender's credit bounds.
 
+use bowline_base::view::View;
+
 use crate::peer::PeerIndex;
 use crate::protocol::Protocol;
 use crate::select::Marks;
@@ -25,6 +27,20 @@ pub(crate) enum Payload {
     Partial { bytes: Vec<u8>, protocol: &'static Protocol },
     /// With the sender.
     Remote(Box<Rts>),
+}
+
+impl Payload {
+    /// That of a whole message, copied.
+    #[inline]
+    pub(crate) fn of(bytes: View<'_>) -> Self {
+        if bytes.len() <= INLINE {
+            let mut inline = [0; INLINE];
+            bytes.copy_out(&mut inline);
+            Self::Inline(inline)
+        } else {
+            Self::Whole(bytes.to_vec())
+        }
+    }
 }
 
 /// A waiting message.

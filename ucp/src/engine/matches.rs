@@ -13,7 +13,7 @@ use crate::peer::PeerIndex;
 use crate::request::{Body, Request};
 use crate::select::{Marks, Measure, MessageKind};
 use crate::status::OpStatus;
-use crate::unexpected::{INLINE, Payload, Unexpected};
+use crate::unexpected::{Payload, Unexpected};
 
 /// Messages from this length on are better not taken in before their receive is posted.
 pub(crate) const LONG: usize = 1 << 10;
@@ -71,13 +71,7 @@ impl Engine {
         request: u64,
         holder: Option<Holder>,
     ) {
-        let payload = if bytes.len() <= INLINE {
-            let mut inline = [0; INLINE];
-            bytes.copy_out(&mut inline);
-            Payload::Inline(inline)
-        } else {
-            Payload::Whole(bytes.to_vec())
-        };
+        let payload = Payload::of(bytes);
         self.enqueue_unexpected(peer, envelope, (bytes.len() as u64, request), payload, holder);
     }
 

@@ -83,6 +83,17 @@ pub(super) fn announced_mut(requests: &mut Requests, key: Key) -> Option<&mut An
     }
 }
 
+/// The receives that a peer knows by a protocol and writes no more to, since it has failed in this way.
+pub(super) fn announced_shut_by(
+    requests: &Requests,
+    (peer, how): (PeerIndex, PeerFailure),
+    protocol: &Protocol,
+) -> Vec<Key> {
+    let shut = |one: &Announced| one.is_with(peer, protocol) && one.open_buffer.is_shut_by(how);
+    let found = requests.iter().filter(|(_, request)| announced(request).is_some_and(shut));
+    found.map(|(key, _)| key).collect()
+}
+
 /// Makes an announced receive an ordinary one. The receive, and its memory as the sender knows it.
 pub(super) fn end_announced(
     requests: &mut Requests,

@@ -118,7 +118,7 @@ impl Life for Flagged {
         match message {
             FlagMessage::Flag { entry } => engine.flag_raised(peer, entry, &envelope),
             FlagMessage::Nothing { receive } => {
-                engine.asked_in_vain(peer, Key::from_wire(receive))?;
+                engine.lent_unused(peer, Key::from_wire(receive))?;
             }
             FlagMessage::Written { receive, length } => {
                 engine.lent_written(peer, &envelope, Key::from_wire(receive), length)?;

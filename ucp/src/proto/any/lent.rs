@@ -10,10 +10,12 @@ use crate::engine::Engine;
 use crate::error::OpError;
 use crate::matching::{Envelope, ItemId};
 use crate::peer::PeerIndex;
-use crate::proto::announced::{Announced, AnnouncedStage, announced, announced_mut, end_announced};
-use crate::request::{Receive, Request};
+use crate::proto::announced::{
+    Announced, AnnouncedStage, announced_mut, announced_shut_by, end_announced,
+};
+use crate::request::Receive;
 use crate::status::OpStatus;
-use crate::unexpected::{INLINE, Payload, Unexpected};
+use crate::unexpected::{Payload, Unexpected};
 use crate::wire;
 
 impl Engine {
@@ -57,20 +59,13 @@ impl Engine {
         for entry in &mut self.any_table().entries {
             entry.drop_peer(index);
         }
-        let shut = |request: &Request| {
-            let shut =
-                |one: &Announced| one.is_with(index, &ANY) && one.open_buffer.is_shut_by(how);
-            announced(request).is_some_and(shut)
-        };
-        let keys: Vec<Key> =
-            self.requests.iter().filter(|(_, r)| shut(r)).map(|(key, _)| key).collect();
-        for key in keys {
+        for key in announced_shut_by(&self.requests, (index, how), &ANY) {
             self.end_loan(key);
         }
     }
 
     /// A sender has written nothing to a receive that it was lent.
-    pub(super) fn asked_in_vain(&mut self, peer: PeerIndex, key: Key) -> Option<()> {
+    pub(super) fn lent_unused(&mut self, peer: PeerIndex, key: Key) -> Option<()> {
         self.lent_to(peer, key)?;
         self.counters.any_missed += 1;
         self.end_loan(key);
@@ -111,14 +106,7 @@ impl Engine {
         }
         self.counters.any_copied += 1;
         let view = self.lent_to(peer, key)?.receive.buffer.view();
-        let bytes = view.slice(0, length as usize)?;
-        let payload = if bytes.len() <= INLINE {
-            let mut inline = [0; INLINE];
-            bytes.copy_out(&mut inline);
-            Payload::Inline(inline)
-        } else {
-            Payload::Whole(bytes.to_vec())
-        };
+        let payload = Payload::of(view.slice(0, length as usize)?);
         match met {
             None => _ = self.enqueue_unexpected(peer, envelope, (length, 0), payload, None),
             Some(other) => {

@@ -16,9 +16,10 @@ use crate::error::OpError;
 use crate::matching::{Envelope, Want};
 use crate::peer::{Peer, PeerIndex, can_land};
 use crate::proto::announced::{
-    Announced, AnnouncedStage, announced, announced_mut, end_announced, is_posted,
+    Announced, AnnouncedStage, announced, announced_mut, announced_shut_by, end_announced,
+    is_posted,
 };
-use crate::request::{Body, Receive, Request, Requests};
+use crate::request::{Body, Receive, Requests};
 use crate::settings::RndvScheme;
 use crate::status::OpStatus;
 use crate::wire;
@@ -154,7 +155,7 @@ impl Announcer {
         self.waiting.retain(|candidate| candidate.space != space);
     }
 
-    /// A peer is to hear that a receive of its is forgotten.
+    /// A peer is to be notified that a receive of its is forgotten.
     pub(super) fn forgets(&mut self, peer: PeerIndex, receive: u64) {
         self.forgotten.push((peer, receive));
     }
@@ -164,7 +165,7 @@ impl Announcer {
 enum Announceable {
     /// Now; so many of its sub-list are announced in front of it.
     Now(u32),
-    /// When something that is in its way has left.
+    /// When something that blocks it has left.
     Later,
     Never,
 }
@@ -196,7 +197,7 @@ impl Inner {
 
     fn announce_or_wait(&mut self, candidate: Candidate) {
         let Some(peer) = self.announces_to(&candidate) else { return };
-        match self.engine.in_the_way(&candidate, peer) {
+        match self.engine.check_announceable(&candidate, peer) {
             Announceable::Now(ahead) => self.announce(&candidate, peer, ahead),
             Announceable::Later if self.engine.announcer().waiting.len() < WAITING => {
                 self.engine.announcer().waiting.push_back(candidate);
@@ -330,7 +331,7 @@ impl Engine {
     }
 
     /// Rule 1.
-    fn in_the_way(&mut self, candidate: &Candidate, peer: PeerIndex) -> Announceable {
+    fn check_announceable(&mut self, candidate: &Candidate, peer: PeerIndex) -> Announceable {
         let Candidate { space, name, number, key } = *candidate;
         let requests = &self.requests;
         let announcer = self.protocols.kept.of_mut::<Announcer>();
@@ -439,13 +440,7 @@ impl Engine {
     /// answer ends.
     #[cold]
     pub(super) fn settle_announced(&mut self, index: PeerIndex, how: PeerFailure) {
-        let shut = |request: &Request| {
-            let shut = |a: &Announced| a.is_with(index, &RTR) && a.open_buffer.is_shut_by(how);
-            announced(request).is_some_and(shut)
-        };
-        let keys: Vec<Key> =
-            self.requests.iter().filter(|(_, r)| shut(r)).map(|(key, _)| key).collect();
-        for key in keys {
+        for key in announced_shut_by(&self.requests, (index, how), &RTR) {
             let Some(announced) = announced_mut(&mut self.requests, key) else { continue };
             let stage = announced.stage;
             match stage {

@@ -109,7 +109,7 @@ fn is_first(guess: &Guess, able: u8, means: u8) -> bool {
 /// What a sender does with a long message whose receiver measures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Selected {
-    /// Whether it is to be offered, where the receiver has said so and it can be sent in either way.
+    /// Whether it is to be offered, where the receiver has said so and it can be sent eagerly or as an offer.
     pub(crate) offered: Option<bool>,
     /// What it says of the message; `None` to a receiver that does not measure it.
     pub(crate) marks: Option<Marks>,

@@ -227,7 +227,7 @@ impl Worker {
                     let served = opened.map(|opened| inner.engine.emulation.open(opened));
                     return Ok(RemoteKey { lane, ep, rkey, served });
                 }
-                Err(error) => tracing::debug!(%error, "no one-sided way to a peer"),
+                Err(error) => tracing::debug!(%error, "no one-sided path to a peer"),
             }
         }
         let Some(memory) = memory.filter(|_| serves) else {

@@ -160,7 +160,7 @@ impl Inner {
                 // Only this thread puts anything there, and it has just found nothing.
                 continue;
             }
-            // A transport may wake by one way only: libfabric's has descriptors and no doorbell.
+            // A transport may wake by one means only: libfabric's has descriptors and no doorbell.
             let wakes = if by_descriptor { Caps::EVENT_FD } else { Caps::WAKEUP };
             if !lane.iface.attr().caps.contains(wakes) {
                 deadline = Some(Duration::from_millis(1));

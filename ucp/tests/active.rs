@@ -41,8 +41,8 @@ fn keep_all(worker: &Worker) -> Cell<AmKept> {
     kept
 }
 
-/// Ways to read from the sender: its whole memory, memory that it lends, none.
-const WAYS: [(bool, bool); 3] = [(true, true), (false, true), (false, false)];
+/// What may be read of the sender: its whole memory, memory that it lends, none.
+const ACCESS: [(bool, bool); 3] = [(true, true), (false, true), (false, false)];
 
 fn network((whole_process, one_sided): (bool, bool)) -> NetworkOptions {
     NetworkOptions { seed: 5, whole_process, one_sided, ..NetworkOptions::default() }
@@ -50,9 +50,9 @@ fn network((whole_process, one_sided): (bool, bool)) -> NetworkOptions {
 
 #[test]
 fn data_is_fetched_when_the_receiver_wants_it() {
-    for way in WAYS {
+    for access in ACCESS {
         for (header, len) in [(0, 1), (5, 40), (700, 100_000), (0, 9_000_000)] {
-            let pair = Pair::new(network(way), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+            let pair = Pair::new(network(access), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
             let [sender, receiver] = &pair.workers;
             let kept = keep_all(receiver);
             let (head, data) = (pattern(header, 1), pattern(len, 2));
@@ -78,7 +78,7 @@ fn data_is_fetched_when_the_receiver_wants_it() {
 fn a_short_buffer_cuts_a_message_and_its_sender_is_done() {
     for threshold in ["0", "64m"] {
         let settings = [("BOWLINE_RNDV_THRESHOLD", threshold), ("BOWLINE_EAGER_SHARE_FIRST", "1g")];
-        let pair = Pair::new(network(WAYS[0]), &settings);
+        let pair = Pair::new(network(ACCESS[0]), &settings);
         let [sender, receiver] = &pair.workers;
         let kept = keep_all(receiver);
         let sent = sender.am_send(pair.eps[0], 1, b"h", SendBuf::owned(pattern(5000, 3)));
@@ -98,7 +98,7 @@ fn a_short_buffer_cuts_a_message_and_its_sender_is_done() {
 
 #[test]
 fn a_dropped_message_completes_its_sender() {
-    let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+    let pair = Pair::new(network(ACCESS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
     let [sender, receiver] = &pair.workers;
     let kept = keep_all(receiver);
     receiver.am_handler(2, Box::new(|_, message| assert!(message.data().is_none())));
@@ -116,7 +116,7 @@ fn a_dropped_message_completes_its_sender() {
 
 #[test]
 fn kept_data_moves_and_stays() {
-    let pair = Pair::new(network(WAYS[0]), &[]);
+    let pair = Pair::new(network(ACCESS[0]), &[]);
     let [sender, receiver] = &pair.workers;
     let kept = keep_all(receiver);
     for len in [0, 1, 64, 65, 600] {
@@ -139,7 +139,7 @@ fn kept_data_moves_and_stays() {
 #[test]
 fn headers_have_a_limit_that_can_be_asked_for() {
     for threshold in ["0", "64m"] {
-        let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", threshold)]);
+        let pair = Pair::new(network(ACCESS[0]), &[("BOWLINE_RNDV_THRESHOLD", threshold)]);
         let [sender, receiver] = &pair.workers;
         let kept = keep_all(receiver);
         let limit = sender.am_max_header(pair.eps[0]).expect("reachable");
@@ -165,7 +165,7 @@ fn headers_have_a_limit_that_can_be_asked_for() {
 /// that, receive, and progress.
 #[test]
 fn a_handler_answers_a_peer_never_connected_to() {
-    let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+    let pair = Pair::new(network(ACCESS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
     let [asks, answers] = &pair.workers;
     let got = keep_all(asks);
     let requests = cell();
@@ -199,11 +199,11 @@ fn a_handler_answers_a_peer_never_connected_to() {
 /// Whichever step a rank dies in, a rank that waits for it gets an error or what it waited for.
 #[test]
 fn a_death_at_any_step_leaves_nobody_waiting() {
-    for way in WAYS {
+    for access in ACCESS {
         for victim in [0, 1] {
             let mut survived = 0;
             for step in 0..4000 {
-                let pair = Pair::new(network(way), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+                let pair = Pair::new(network(access), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
                 let [sender, receiver] = &pair.workers;
                 let received = cell();
                 let log = Arc::clone(&received);
@@ -252,7 +252,7 @@ fn a_death_at_any_step_leaves_nobody_waiting() {
 #[test]
 fn floods_in_both_directions_do_not_keep_credit_from_each_other() {
     for (header, len) in [(300, 0), (0, 300), (300, 300)] {
-        let options = NetworkOptions { slots: 4, ..network(WAYS[0]) };
+        let options = NetworkOptions { slots: 4, ..network(ACCESS[0]) };
         let settings = [("BOWLINE_EAGER_SHARE_FIRST", "1k"), ("BOWLINE_EAGER_SHARE", "1k")];
         let pair = Pair::new(options, &settings);
         let counts: Vec<_> = pair
@@ -294,9 +294,9 @@ fn floods_in_both_directions_do_not_keep_credit_from_each_other() {
 /// had never asked.
 #[test]
 fn what_nobody_has_received_can_be_taken_back() {
-    for way in WAYS {
+    for access in ACCESS {
         for steps in 0..40 {
-            let pair = Pair::new(network(way), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+            let pair = Pair::new(network(access), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
             let [sender, receiver] = &pair.workers;
             let kept = keep_all(receiver);
             let data = SendBuf::owned(pattern(50_000, 3));
@@ -336,7 +336,7 @@ fn what_nobody_has_received_can_be_taken_back() {
 
 #[test]
 fn a_message_taken_back_in_its_handler_is_neither_received_nor_dropped() {
-    let pair = Pair::new(network(WAYS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
+    let pair = Pair::new(network(ACCESS[0]), &[("BOWLINE_RNDV_THRESHOLD", "0")]);
     let [sender, receiver] = &pair.workers;
     let seen = cell();
     let (log, time) = (Arc::clone(&seen), pair.network.clone());
@@ -368,7 +368,7 @@ fn a_message_taken_back_in_its_handler_is_neither_received_nor_dropped() {
 /// A handler that panics has had its message; its id keeps it, and what was set aside meanwhile stays.
 #[test]
 fn a_handler_that_panics_keeps_its_id_and_the_messages_behind_it() {
-    let pair = Pair::new(network(WAYS[0]), &[]);
+    let pair = Pair::new(network(ACCESS[0]), &[]);
     let [sender, receiver] = &pair.workers;
     let seen: Cell<Vec<u8>> = cell();
     let log = Arc::clone(&seen);

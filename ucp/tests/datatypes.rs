@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use world::{SPACE, TRANSPORTS, Transport, World};
 
 /// Settings that lead to each protocol, where the transport has it.
-const WAYS: [&[(&str, &str)]; 9] = [
+const SETTINGS: [&[(&str, &str)]; 9] = [
     &[],
     &[("BOWLINE_RNDV_THRESHOLD", "64m"), ("BOWLINE_EAGER_SHARE_FIRST", "1g")],
     &[("BOWLINE_RNDV_THRESHOLD", "0"), ("BOWLINE_RNDV_SCHEME", "auto")],
@@ -95,8 +95,8 @@ fn check(message: &Message, data: &[u8], world: &World, id: RequestId) {
     assert!(found[fits..].iter().all(|&byte| byte == UNTOUCHED), "more was written than came");
 }
 
-fn exchange(transport: Transport, way: &[(&str, &str)], messages: &[Message]) {
-    let world = World::new(transport, way);
+fn exchange(transport: Transport, settings: &[(&str, &str)], messages: &[Message]) {
+    let world = World::new(transport, settings);
     let (sender, receiver) = (world.sender(), world.receiver());
     let mut open = Vec::new();
     for (tag, message) in (0..).zip(messages) {
@@ -143,10 +143,10 @@ proptest! {
     #[test]
     fn any_layout_arrives_by_any_protocol(
         transport in 0..TRANSPORTS.len(),
-        way in 0..WAYS.len(),
+        settings in 0..SETTINGS.len(),
         messages in proptest::collection::vec(messages(), 1..8),
     ) {
-        exchange(TRANSPORTS[transport], WAYS[way], &messages);
+        exchange(TRANSPORTS[transport], SETTINGS[settings], &messages);
     }
 }
 
@@ -161,7 +161,7 @@ fn every_pair_of_layouts() {
         Layout::Laid { block: 5000, stride: -6000 },
     ];
     for transport in TRANSPORTS {
-        for way in WAYS {
+        for settings in SETTINGS {
             let mut messages = Vec::new();
             for (from, to) in layouts.iter().flat_map(|f| layouts.iter().map(move |t| (f, t))) {
                 for len in [33, 9000, 200_000] {
@@ -171,7 +171,7 @@ fn every_pair_of_layouts() {
                     messages.push(Message { len, from, to, slack, early, synchronous, cancel });
                 }
             }
-            exchange(transport, way, &messages);
+            exchange(transport, settings, &messages);
         }
     }
 }
@@ -184,18 +184,18 @@ fn pieces_go_the_way_that_suits_them() {
     let short = Layout::Pieces(vec![100; 1000]);
     let sim = Transport::Sim { whole_process: true, one_sided: true };
     let cases = [
-        (sim, WAYS[3], Layout::Whole, long.clone(), [1, 0, 0]),
-        (sim, WAYS[3], long.clone(), long.clone(), [0, 0, 1]),
-        (sim, WAYS[3], Layout::Whole, short.clone(), [0, 0, 1]),
-        (sim, WAYS[4], long.clone(), Layout::Whole, [0, 1, 0]),
-        (sim, WAYS[4], short, Layout::Whole, [0, 0, 1]),
-        (sim, WAYS[4], Layout::Callbacks, Layout::Whole, [0, 0, 1]),
-        (sim, WAYS[3], Layout::Whole, Layout::Callbacks, [0, 0, 1]),
-        (Transport::Shm, WAYS[4], long.clone(), Layout::Whole, [0, 1, 0]),
-        (Transport::Shm, WAYS[3], Layout::Whole, long, [1, 0, 0]),
+        (sim, SETTINGS[3], Layout::Whole, long.clone(), [1, 0, 0]),
+        (sim, SETTINGS[3], long.clone(), long.clone(), [0, 0, 1]),
+        (sim, SETTINGS[3], Layout::Whole, short.clone(), [0, 0, 1]),
+        (sim, SETTINGS[4], long.clone(), Layout::Whole, [0, 1, 0]),
+        (sim, SETTINGS[4], short, Layout::Whole, [0, 0, 1]),
+        (sim, SETTINGS[4], Layout::Callbacks, Layout::Whole, [0, 0, 1]),
+        (sim, SETTINGS[3], Layout::Whole, Layout::Callbacks, [0, 0, 1]),
+        (Transport::Shm, SETTINGS[4], long.clone(), Layout::Whole, [0, 1, 0]),
+        (Transport::Shm, SETTINGS[3], Layout::Whole, long, [1, 0, 0]),
     ];
-    for (transport, way, from, to, expected) in cases {
-        let world = World::new(transport, way);
+    for (transport, settings, from, to, expected) in cases {
+        let world = World::new(transport, settings);
         let (data, len) = (pattern(150_000, 1), 150_000);
         let receive = world.receiver().recv(exactly(1), to.to_receive(len)).expect("posted");
         let buffer = from.to_send(&data);
@@ -206,7 +206,7 @@ fn pieces_go_the_way_that_suits_them() {
         drop(sent);
         let counters = world.receiver().counters();
         let found = [counters.fetched, counters.landed, counters.copied];
-        assert_eq!(found, expected, "{transport:?} {way:?} {from:?} to {to:?}");
+        assert_eq!(found, expected, "{transport:?} {settings:?} {from:?} to {to:?}");
     }
 }
 
@@ -230,9 +230,10 @@ fn eager_messages_go_from_where_they_lie() {
         (Transport::Shm, few, 0),
     ];
     for (transport, layout, lent) in cases {
-        for way in [WAYS[8], &[WAYS[8], &[("BOWLINE_ZCOPY_THRESHOLD", "1g")]].concat()] {
-            let world = World::new(transport, way);
-            let lent = if way.len() == 3 { lent } else { 0 };
+        for settings in [SETTINGS[8], &[SETTINGS[8], &[("BOWLINE_ZCOPY_THRESHOLD", "1g")]].concat()]
+        {
+            let world = World::new(transport, settings);
+            let lent = if settings.len() == 3 { lent } else { 0 };
             let data = pattern(8000, 2);
             for tag in 0..3 {
                 let receive =
@@ -253,7 +254,7 @@ fn eager_messages_go_from_where_they_lie() {
                 assert_eq!((status.outcome, bytes), (Ok(()), Some(data.clone())));
             }
             let counted = world.sender().counters().sent_zcopy;
-            assert_eq!(counted, 3 * lent, "{transport:?} {layout:?} {way:?}");
+            assert_eq!(counted, 3 * lent, "{transport:?} {layout:?} {settings:?}");
         }
     }
 }
@@ -263,7 +264,7 @@ fn eager_messages_go_from_where_they_lie() {
 #[test]
 fn a_lent_message_ends_with_its_peer() {
     for steps in 0..6 {
-        let world = World::new(TRANSPORTS[3], WAYS[8]);
+        let world = World::new(TRANSPORTS[3], SETTINGS[8]);
         let data = pattern(8000, 2);
         let first =
             world.sender().send(world.to, envelope(0), SendBuf::owned(vec![1]), SendMode::Standard);
@@ -292,9 +293,9 @@ fn a_lent_message_ends_with_its_peer() {
 #[test]
 fn a_callback_that_refuses_fails_its_receive() {
     for transport in TRANSPORTS {
-        for way in WAYS {
+        for settings in SETTINGS {
             for (len, next) in [(4000, 0), (4000, 1), (150_000, 0), (150_000, 1)] {
-                let world = World::new(transport, way);
+                let world = World::new(transport, settings);
                 // The one that has taken a byte before it began panics when it gets the first.
                 let unpacker = Unpacker { buffer: vec![0; len], next, picky: true };
                 let buffer = RecvBuf::unpacked_by(Box::new(unpacker));
@@ -309,7 +310,7 @@ fn a_callback_that_refuses_fails_its_receive() {
                 world.complete(world.receiver(), failing);
                 world.complete(world.receiver(), fine);
                 let status = world.receiver().take(failing).expect("complete");
-                assert_eq!(status.outcome, Err(OpError::NotUnpacked), "{transport:?} {way:?}");
+                assert_eq!(status.outcome, Err(OpError::NotUnpacked), "{transport:?} {settings:?}");
                 let (status, bytes) = world.receiver().take_with_buffer(fine).expect("complete");
                 assert_eq!((status.outcome, bytes), (Ok(()), Some(pattern(len, 2))));
                 for sent in sent {
@@ -326,7 +327,7 @@ fn a_callback_that_refuses_fails_its_receive() {
 /// The buffer of a send comes back as it was given.
 #[test]
 fn a_sent_layout_comes_back() {
-    let world = World::new(TRANSPORTS[3], WAYS[2]);
+    let world = World::new(TRANSPORTS[3], SETTINGS[2]);
     let data = pattern(50_000, 3);
     let receive = |len| world.receiver().recv(exactly(1), RecvBuf::owned(vec![0; len]));
     for layout in [Layout::Pieces(vec![10, 0, 20_000]), Layout::Callbacks] {
@@ -350,8 +351,8 @@ fn a_sent_layout_comes_back() {
 fn active_messages_take_layouts() {
     let layouts = [Layout::Whole, Layout::Pieces(vec![0, 2000, 7, 30_000]), Layout::Callbacks];
     for transport in TRANSPORTS {
-        for way in WAYS {
-            let world = World::new(transport, way);
+        for settings in SETTINGS {
+            let world = World::new(transport, settings);
             let kept: Arc<Mutex<Vec<AmKept>>> = Arc::default();
             let log = Arc::clone(&kept);
             let keep = Box::new(move |_: &_, message: bowline_ucp::AmMessage<'_>| {
@@ -371,7 +372,10 @@ fn active_messages_take_layouts() {
                     world.complete(world.receiver(), id);
                     let (status, handle) = world.receiver().take_with_handle(id).expect("complete");
                     assert_eq!(status.outcome, Ok(()));
-                    assert!(content(to, handle) == data, "{transport:?} {way:?} {from:?} {to:?}");
+                    assert!(
+                        content(to, handle) == data,
+                        "{transport:?} {settings:?} {from:?} {to:?}"
+                    );
                     if let Sent::Pending(id) = sent {
                         world.complete(world.sender(), id);
                     }
@@ -385,8 +389,8 @@ fn active_messages_take_layouts() {
 fn streams_take_pieces() {
     let pieces = Layout::Pieces(vec![3, 0, 5000, 40_000]);
     for transport in TRANSPORTS {
-        for way in WAYS {
-            let world = World::new(transport, way);
+        for settings in SETTINGS {
+            let world = World::new(transport, settings);
             let data = pattern(100_000, 4);
             let mut at = 0;
             for (len, layout) in [(20, &pieces), (60_000, &pieces), (39_980, &Layout::Callbacks)] {
@@ -410,7 +414,7 @@ fn streams_take_pieces() {
                 };
                 all.extend(content(&pieces, buffer));
             }
-            assert!(all == data, "{transport:?} {way:?}");
+            assert!(all == data, "{transport:?} {settings:?}");
             let buffer = Layout::Callbacks.to_receive(10);
             let refused = world.receiver().stream_recv(world.back, buffer, StreamWant::SOME);
             assert!(matches!(refused, Err(OpError::Unsupported)), "{refused:?}");

@@ -1,4 +1,4 @@
-//! What of a message its costs depend on, beside the way that it travels: its kind, what its sender says of it, and its length.
+//! What of a message its costs depend on, beside the protocol by which it comes: its kind, what its sender says of it, and its length.
 
 use super::{CLASSES, FIRST};
 

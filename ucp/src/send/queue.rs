@@ -34,7 +34,7 @@ impl Inner {
         let (lane, ep) = match route {
             Ok(route) => route,
             Err(error) => {
-                // A peer that is gone is no fault of the way to it: one that has ended in order may still be sent what
+                // A peer that is gone is no fault of the path to it: one that has ended in order may still be sent what
                 // it does not need, such as a wake-up.
                 let how = if let ConnectError::PeerFailed { how, .. } = error {
                     tracing::debug!(rank = peer.address.rank, %how, "a peer is gone");

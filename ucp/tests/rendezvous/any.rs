@@ -37,7 +37,7 @@ fn settle(ranks: &Ranks) {
     }
 }
 
-/// What rank 0 has counted as a receiver: asked, in vain, copied, written here.
+/// What rank 0 has counted as a receiver: asked, asked without a message, copied, written here.
 fn counted(ranks: &Ranks) -> [u64; 4] {
     let counters = ranks.worker(0).counters();
     [counters.any_asked, counters.any_missed, counters.any_copied, counters.landed]

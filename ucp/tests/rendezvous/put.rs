@@ -177,7 +177,7 @@ fn what_is_chosen_can_be_had() {
 /// A permission is taken back in the middle of a message: it comes by another protocol, and so do all
 /// after it.
 #[test]
-fn what_is_refused_comes_in_another_way() {
+fn what_is_refused_comes_by_another_protocol() {
     for scheme in ["auto", "get", "put"] {
         for refuse_after in 0..6 {
             let options = NetworkOptions {

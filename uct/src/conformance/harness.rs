@@ -114,7 +114,7 @@ impl Flavour {
 }
 
 /// Lengths worth trying between `min` and `max`: the ends, and the sizes at which copies change
-/// their ways.
+/// their method.
 pub fn lengths(min: usize, max: usize) -> Vec<usize> {
     let max = max.min(LONGEST);
     let mut all: Vec<usize> = vec![0, 1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65];

@@ -424,7 +424,7 @@ pub fn out_of_range_is_refused(of: Subject) {
     }
 }
 
-/// One fetching atomic, whatever way its result comes.
+/// One fetching atomic, whether its result comes with the call or later.
 #[track_caller]
 pub fn fetch(
     world: &mut World,

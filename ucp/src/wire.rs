@@ -173,9 +173,19 @@ pub(crate) const fn sequence(header: &AmHeader) -> u32 {
     header[2] as u32
 }
 
-fn word(bytes: &[u8], index: usize) -> Option<u64> {
+/// The word of 64 bits with this index in a payload.
+pub(crate) fn word(bytes: &[u8], index: usize) -> Option<u64> {
     let at = bytes.get(index * 8..index * 8 + 8)?;
     Some(u64::from_le_bytes(at.try_into().ok()?))
+}
+
+/// Writes `words` to `out`. Returns the bytes.
+pub(crate) fn pack_words(words: &[u64], out: &mut [u8]) -> usize {
+    let end = 8 * words.len();
+    for (place, word) in out[..end].chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    end
 }
 
 /// In front of the data of a first piece: 24 bytes.
@@ -260,12 +270,10 @@ impl WireKey {
 
     /// Writes `words` and the key to `out`. Returns the bytes.
     fn pack_behind(&self, words: &[u64], out: &mut [u8]) -> usize {
-        let (front, rest) = out.split_at_mut(8 * words.len());
-        for (place, word) in front.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
-        rest[..self.bytes().len()].copy_from_slice(self.bytes());
-        front.len() + self.bytes().len()
+        let at = pack_words(words, out);
+        let end = at + self.bytes().len();
+        out[at..end].copy_from_slice(self.bytes());
+        end
     }
 }
 
@@ -430,7 +438,13 @@ impl TargetBuffer {
 
     /// Writes the payload to `out` and returns its length.
     pub(crate) fn pack(&self, out: &mut [u8; Self::FIXED + MAX_RKEY]) -> usize {
-        self.rkey.pack_behind(&[self.address, self.wanted], out)
+        self.pack_behind(&[], out)
+    }
+
+    /// The same behind `words` of another payload, which has space for both.
+    pub(crate) fn pack_behind(&self, words: &[u64], out: &mut [u8]) -> usize {
+        let at = pack_words(words, out);
+        at + self.rkey.pack_behind(&[self.address, self.wanted], &mut out[at..])
     }
 
     /// `None` for one that cannot be: without bytes, or beyond the end of memory.

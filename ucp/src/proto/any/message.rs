@@ -3,7 +3,7 @@
 //!
 //! [`wire::ANY`]: crate::wire::ANY
 
-use crate::wire::{MAX_RKEY, TargetBuffer};
+use crate::wire::{MAX_RKEY, TargetBuffer, pack_words, word};
 
 /// Longest payload.
 pub(super) const LONGEST: usize = 24 + TargetBuffer::FIXED + MAX_RKEY;
@@ -36,33 +36,16 @@ pub(crate) enum FlagMessage {
     },
 }
 
-fn word(bytes: &[u8], index: usize) -> Option<u64> {
-    let at = bytes.get(index * 8..index * 8 + 8)?;
-    Some(u64::from_le_bytes(at.try_into().ok()?))
-}
-
 impl FlagMessage {
     /// Writes the bytes to `out` and returns their number.
     pub(crate) fn pack(&self, out: &mut [u8; LONGEST]) -> usize {
-        let words = |out: &mut [u8; LONGEST], words: &[u64]| {
-            for (place, word) in out.chunks_exact_mut(8).zip(words) {
-                place.copy_from_slice(&word.to_le_bytes());
-            }
-            8 * words.len()
-        };
         match *self {
-            Self::Enable { entry, mask, least } => words(out, &[1, entry, mask, least]),
-            Self::Disable { entry } => words(out, &[2, entry]),
-            Self::Flag { entry } => words(out, &[3, entry]),
-            Self::Ask { entry, receive, target } => {
-                let at = words(out, &[4, entry, receive]);
-                let mut rest = [0; TargetBuffer::FIXED + MAX_RKEY];
-                let n = target.pack(&mut rest);
-                out[at..at + n].copy_from_slice(&rest[..n]);
-                at + n
-            }
-            Self::Nothing { receive } => words(out, &[5, receive]),
-            Self::Written { receive, length } => words(out, &[6, receive, length]),
+            Self::Enable { entry, mask, least } => pack_words(&[1, entry, mask, least], out),
+            Self::Disable { entry } => pack_words(&[2, entry], out),
+            Self::Flag { entry } => pack_words(&[3, entry], out),
+            Self::Ask { entry, receive, target } => target.pack_behind(&[4, entry, receive], out),
+            Self::Nothing { receive } => pack_words(&[5, receive], out),
+            Self::Written { receive, length } => pack_words(&[6, receive, length], out),
         }
     }
 

@@ -1,7 +1,7 @@
 //! What receiver and sender say to each other about announced receives: the payload of
 //! [`wire::RTR`], whose words are those of a tagged message.
 
-use crate::wire::{MAX_RKEY, TargetBuffer};
+use crate::wire::{MAX_RKEY, TargetBuffer, pack_words, word};
 
 /// Longest payload.
 pub(super) const LONGEST: usize = 32 + TargetBuffer::FIXED + MAX_RKEY;
@@ -41,33 +41,20 @@ pub(crate) enum RtrMessage {
     Withdrawn { receive: u64 },
 }
 
-fn word(bytes: &[u8], index: usize) -> Option<u64> {
-    let at = bytes.get(index * 8..index * 8 + 8)?;
-    Some(u64::from_le_bytes(at.try_into().ok()?))
-}
-
 impl RtrMessage {
     /// Writes the bytes to `out` and returns their number.
     pub(crate) fn pack(&self, out: &mut [u8; LONGEST]) -> usize {
-        let words = |out: &mut [u8; LONGEST], words: &[u64]| {
-            for (place, word) in out.chunks_exact_mut(8).zip(words) {
-                place.copy_from_slice(&word.to_le_bytes());
-            }
-            8 * words.len()
-        };
         match *self {
             Self::Rtr { receive, seen, ahead, mask, target } => {
                 let counts = u64::from(seen) | u64::from(ahead) << 32;
-                let at = words(out, &[1, receive, counts, mask]);
-                let mut rest = [0; TargetBuffer::FIXED + MAX_RKEY];
-                let n = target.pack(&mut rest);
-                out[at..at + n].copy_from_slice(&rest[..n]);
-                at + n
+                target.pack_behind(&[1, receive, counts, mask], out)
             }
-            Self::Taken { receive, request, length } => words(out, &[2, receive, request, length]),
-            Self::Written { receive, length } => words(out, &[5, receive, length]),
-            Self::Withdraw { receive } => words(out, &[3, receive]),
-            Self::Withdrawn { receive } => words(out, &[4, receive]),
+            Self::Taken { receive, request, length } => {
+                pack_words(&[2, receive, request, length], out)
+            }
+            Self::Written { receive, length } => pack_words(&[5, receive, length], out),
+            Self::Withdraw { receive } => pack_words(&[3, receive], out),
+            Self::Withdrawn { receive } => pack_words(&[4, receive], out),
         }
     }
 

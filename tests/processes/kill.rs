@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bowline::mpi::{ANY_SOURCE, MpiError, Sum, World};
 use bowline_launch::run::{Host, OnFailure, RankEnd, RunOptions, run};
+use bowline_uct::conformance::skipped;
 
 use crate::Case;
 use crate::layers::LAYERS;
@@ -34,6 +35,18 @@ const CASES: &[Kill] = &[
     Kill { name: "dies_beside_a_lane_thread", ranks: 4, victim: 2, program: killed_in_background },
     Kill {
         name: "dies_while_a_lane_thread_reads",
+        ranks: 2,
+        victim: 1,
+        program: killed_while_read,
+    },
+    Kill {
+        name: "dies_beside_a_lane_thread_of_ofi",
+        ranks: 4,
+        victim: 2,
+        program: killed_in_background,
+    },
+    Kill {
+        name: "dies_while_a_lane_thread_of_ofi_reads",
         ranks: 2,
         victim: 1,
         program: killed_while_read,
@@ -384,11 +397,21 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn launch(case: &Kill) -> Result<(), String> {
+    if case.name.contains("_of_ofi") && !cfg!(feature = "ofi") {
+        skipped("this build has no libfabric; build with --features ofi");
+        return Ok(());
+    }
     let helped: &[_] = match case.name {
         "killed_beside_a_helper" => &[("BOWLINE_PROGRESS", "thread")],
         "dies_beside_a_lane_thread" | "dies_while_a_lane_thread_reads" => &[
             ("BOWLINE_PROGRESS", "pef"),
             ("BOWLINE_TRANSPORTS", "self,tcp"),
+            ("BOWLINE_RNDV_THRESHOLD", "8KiB"),
+        ],
+        "dies_beside_a_lane_thread_of_ofi" | "dies_while_a_lane_thread_of_ofi_reads" => &[
+            ("BOWLINE_PROGRESS", "pef"),
+            ("BOWLINE_TRANSPORTS", "self,ofi"),
+            ("BOWLINE_OFI_PROVIDER", "tcp"),
             ("BOWLINE_RNDV_THRESHOLD", "8KiB"),
         ],
         // What is chosen depends on the processors of the machine.

@@ -334,7 +334,7 @@ fn none_of_the_blocking(n: usize, lane: (&'static str, &'static str)) {
     const ALL: &[&Calls] = &[BLOCKING, IN_PLACE, WITH_HOLES, OTHER_RECEIVES];
     let [set, not_set] = timers_of(n, &[lane], ALL, 1);
     assert_eq!(set, [""; 0], "{lane:?}: calls that have set a timer");
-    assert_eq!(not_set.len(), ALL.iter().map(|calls| calls.len()).sum(), "{lane:?}");
+    assert_eq!(not_set.len(), ALL.iter().map(|calls| calls.len()).sum::<usize>(), "{lane:?}");
 }
 
 /// A blocking call makes progress itself: neither handlers are asked to poll for it, nor the thread for sockets.
